@@ -14,7 +14,6 @@
 #include <mutex>
 #include <new>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -377,14 +376,11 @@ void send_log_to(const std::function<void(bool warning, const std::string& line)
   });
 }
 
-std::vector<OptionDescription> describe_options(const std::string& command) {
+std::string describe_commands() {
   CLI::App program{"", "atoll"};
   Manner manner;
   declare(program, manner);
-  const std::vector<ListedCommand> commands = list_commands(program);
-  const auto listed = std::ranges::find(commands, command, &ListedCommand::name);
-  if (listed == commands.end()) throw std::invalid_argument("no command '" + command + "'");
-  return listed->options;
+  return commands_json(program).dump();
 }
 
 }  // namespace atl

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/training/metric_names.hpp"
 #include "launch/config_file.hpp"
 
 namespace atl {
@@ -60,12 +61,44 @@ void append_commands(const CLI::App& command, std::vector<ListedCommand>& list) 
   }
 }
 
+Json to_json(const std::vector<OptionDescription>& options) {
+  Json list = Json::array();
+  for (const OptionDescription& option : options) {
+    list.push_back({{"name", option.name},
+                    {"letter", option.letter},
+                    {"group", option.group},
+                    {"help", option.help},
+                    {"default", option.initial},
+                    {"is_flag", option.is_flag},
+                    {"words", option.words},
+                    {"required", option.required}});
+  }
+  return list;
+}
+
 }  // namespace
 
 std::vector<ListedCommand> list_commands(const CLI::App& program) {
   std::vector<ListedCommand> list;
   append_commands(program, list);
   return list;
+}
+
+Json commands_json(const CLI::App& program) {
+  Json commands = Json::array();
+  for (const ListedCommand& command : list_commands(program)) {
+    if (command.name.empty()) continue;
+    commands.push_back({{"name", command.name},
+                        {"does", command.does},
+                        {"arguments", to_json(command.positionals)},
+                        {"options", to_json(command.options)},
+                        {"nested", command.nested}});
+  }
+  Json metrics = Json::array();
+  for (const auto& [name, lower_is_better] : metric_directions()) {
+    metrics.push_back({{"name", name}, {"lower_is_better", lower_is_better}});
+  }
+  return {{"commands", commands}, {"metrics", metrics}};
 }
 
 std::vector<OptionDescription> common_options(const std::vector<ListedCommand>& commands) {

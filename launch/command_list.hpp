@@ -6,9 +6,21 @@
 #include <string>
 #include <vector>
 
-#include "launch/embed.hpp"
+#include "base/json.hpp"
 
 namespace atl {
+
+// One option of a command.
+struct OptionDescription {
+  std::string name;  // without dashes
+  std::string group;
+  std::string help;
+  std::string initial;  // its default, as on a command line; "": none
+  bool is_flag = false;
+  std::string letter = "";              // without dash; "": none
+  std::vector<std::string> words = {};  // the only values, if not empty
+  bool required = false;
+};
 
 // One command, without those nested in it.
 struct ListedCommand {
@@ -23,6 +35,10 @@ struct ListedCommand {
 // All commands of `program`, which is the first and has no name, each before those nested in it.
 // Hidden ones are left out.
 std::vector<ListedCommand> list_commands(const CLI::App& program);
+
+// What other programs read of them (docs/formats.md#commands-and-options), with the metrics of
+// results.
+Json commands_json(const CLI::App& program);
 
 // The options that every command has; each but the program itself has more.
 std::vector<OptionDescription> common_options(const std::vector<ListedCommand>& commands);

@@ -35,18 +35,7 @@ void stop_command();
 // Log lines go to `receiver` from now on, which any thread may call.
 void send_log_to(const std::function<void(bool warning, const std::string& line)>& receiver);
 
-// One option of a command.
-struct OptionDescription {
-  std::string name;  // without dashes
-  std::string group;
-  std::string help;
-  std::string initial;  // its default, as on a command line; "": none
-  bool is_flag = false;
-  std::string letter = "";              // without dash; "": none
-  std::vector<std::string> words = {};  // the only values, if not empty
-  bool required = false;
-};
-// Of a command such as "train". Throws std::exception if there is none of that name.
-std::vector<OptionDescription> describe_options(const std::string& command);
+// What `atoll reference --json` prints: commands with their options, and metrics.
+std::string describe_commands();
 
 }  // namespace atl

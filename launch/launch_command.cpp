@@ -13,7 +13,7 @@
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
 #include "launch/machine_report.hpp"
-#include "launch/supervisor.hpp"
+#include "launch/supervisor/supervisor.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 

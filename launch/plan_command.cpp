@@ -16,7 +16,6 @@
 #include "engine/training/option_table.hpp"
 #include "launch/command.hpp"
 #include "launch/planned_graph.hpp"
-#include "launch/policy_command.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 
-#include "base/log.hpp"
+#include "base/text.hpp"
 #include "launch/command.hpp"
 #include "launch/command_list.hpp"
 
@@ -161,10 +162,14 @@ std::string reference_page(const CLI::App& program) {
 }  // namespace
 
 void add_reference_command(CLI::App& app) {
+  const auto as_json = std::make_shared<bool>(false);
   CLI::App* command =
       app.add_subcommand("reference", "Print every command and option as Markdown")->group("");
+  command->add_flag("--json", *as_json, "For programs: as JSON (docs/formats.md)");
   command->footer("Example:\n  atoll reference > docs/reference.md");
-  command->callback([&app] { print_lines(reference_page(app)); });
+  command->callback([&app, as_json] {
+    print_lines(*as_json ? commands_json(app).dump(2) + '\n' : reference_page(app));
+  });
 }
 
 }  // namespace atl

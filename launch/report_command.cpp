@@ -9,7 +9,7 @@
 #include "base/progress.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
-#include "launch/report_page.hpp"
+#include "launch/report/report_page.hpp"
 
 namespace atl {
 

@@ -1,39 +1,66 @@
 # Shared by the scripts of this folder and of tools/ (source it): runs steps with their output in a
-# log, shows one line per step and, when a step fails, the end of its log.
+# log, shows one line per step, how far it is while it runs and, when it fails, the end of its log.
 
 step_count=0
 script_start=$SECONDS
 
 format_seconds() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
-# Follows the log of process $1 on a terminal: "[12/80]" of the build, overwritten in place.
+# How far a command is, by the end of its log: "12/80" as Ninja and CTest say it, "15%" as make does.
+progress_in() {
+  tail -c 100000 "$1" 2>/dev/null | tr '\r' '\n' |
+    grep -oE '^(\[ *[0-9]+(/[0-9]+|%)\]| *[0-9]+/[0-9]+ Test )' | tail -n 1 | tr -cd '0-9/%' || true
+}
+
+# Seconds between the lines about a command whose output is no terminal.
+progress_seconds=60
+
+# Shows how far process $1 is while it runs: on a terminal in a line that is overwritten, elsewhere in
+# a line from time to time.
 follow_log() {
-  local pid=$1 log=$2 title=$3 start=$SECONDS
+  local pid=$1 log=$2 title=$3 start=$SECONDS due=$progress_seconds passed progress
+  [ -t 1 ] || echo "$title ..."
   while kill -0 "$pid" 2>/dev/null; do
-    local progress
-    progress=$(tail -c 400 "$log" 2>/dev/null | grep -oE '^\[[0-9]+/[0-9]+\]' | tail -1)
-    printf '\r\033[K%s ... %s %s' "$title" "$(format_seconds $((SECONDS - start)))" "$progress"
-    sleep 1
+    passed=$((SECONDS - start))
+    if [ -t 1 ] || [ $passed -ge "$due" ]; then
+      progress=$(progress_in "$log")
+      progress="$title ... $(format_seconds $passed)${progress:+, $progress}"
+      if [ -t 1 ]; then printf '\r\033[K%s' "$progress"; else echo "$progress"; fi
+      due=$((passed + progress_seconds))
+    fi
+    if [ $passed -lt 3 ]; then sleep 0.1; else sleep 1; fi
   done
-  printf '\r\033[K'
+  [ ! -t 1 ] || printf '\r\033[K'
+}
+
+# watch_command TITLE LOGFILE COMMAND...: runs it with its output in the log, and leaves its exit code in
+# `watched_code`. Ctrl-C reaches the command, although it runs in the background.
+watch_command() {
+  local title=$1 log=$2
+  shift 2
+  mkdir -p "$(dirname "$log")"
+  (
+    trap - INT
+    "$@"
+  ) >"$log" 2>&1 &
+  local pid=$!
+  follow_log "$pid" "$log" "$title"
+  watched_code=0
+  wait "$pid" || watched_code=$?
 }
 
 # step TITLE LOGFILE COMMAND...: exits with the command's code if it fails.
 step() {
-  local title=$1 log=$2 start=$SECONDS code=0
-  shift 2
+  local log=$2 start=$SECONDS
   step_count=$((step_count + 1))
-  title="$step_count. $title"
-  mkdir -p "$(dirname "$log")"
-  "$@" >"$log" 2>&1 &
-  local pid=$!
-  if [ -t 1 ]; then follow_log "$pid" "$log" "$title"; else echo "$title ..."; fi
-  wait "$pid" || code=$?
-  if [ "$code" -ne 0 ]; then
-    echo "$title: FAILED with exit code $code after $(format_seconds $((SECONDS - start)))"
+  local title="$step_count. $1"
+  shift 2
+  watch_command "$title" "$log" "$@"
+  if [ "$watched_code" -ne 0 ]; then
+    echo "$title: FAILED with exit code $watched_code after $(format_seconds $((SECONDS - start)))"
     echo "---- end of $log ----"
     tail -n 40 "$log"
-    exit "$code"
+    exit "$watched_code"
   fi
   echo "$title: done in $(format_seconds $((SECONDS - start)))"
 }

@@ -35,7 +35,7 @@ const std::vector<HelpScreen>& screens() {
        .usage = "atoll train DATASET [OPTIONS]",
        .sections =
            {{"Model",
-             {{"model", "NAME", "gcn, sage, gin, gat, gatv2, gcnii, appnp, sgc, rgcn, mlp"},
+             {{"model", "NAME", "gcn, sage, gat, gcnii, ...: see docs/models.md"},
               {"layers", "N", "number of layers"},
               {"hidden", "N", "columns of a hidden layer"},
               {"heads", "N", "gat, gatv2: attention heads"},

@@ -27,9 +27,9 @@ step "Building" $logs/build.log cmake --build build -j "$(nproc)"
 
 prepare_mpi
 step_count=$((step_count + 1))
-echo "$step_count. Testing ..."
-failed=0
-ctest --test-dir build --verbose "${chosen[@]}" --no-tests=error -j "$(nproc)" "$@" >$logs/ctest.log 2>&1 || failed=$?
+watch_command "$step_count. Testing" $logs/ctest.log \
+  ctest --test-dir build --verbose "${chosen[@]}" --no-tests=error -j "$(nproc)" "$@"
+failed=$watched_code
 grep -E '^ *[0-9]+/[0-9]+ Test ' $logs/ctest.log || true
 
 echo

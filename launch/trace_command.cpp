@@ -12,8 +12,6 @@
 #include "engine/comm/transport.hpp"
 #include "engine/trace/critical_path.hpp"
 #include "launch/command.hpp"
-#include "launch/trace_draw.hpp"
-#include "launch/trace_replay.hpp"
 #include "launch/validators.hpp"
 
 namespace atl {

@@ -102,20 +102,6 @@ nb::list take_log() {
   return lines;
 }
 
-nb::list options(const std::string& command) {
-  nb::list result;
-  for (const atl::OptionDescription& option : atl::describe_options(command)) {
-    nb::dict row;
-    row["name"] = option.name;
-    row["group"] = option.group;
-    row["help"] = option.help;
-    row["default"] = option.initial;
-    row["is_flag"] = option.is_flag;
-    result.append(row);
-  }
-  return result;
-}
-
 }  // namespace
 
 NB_MODULE(_engine, module) {
@@ -130,6 +116,5 @@ NB_MODULE(_engine, module) {
            "Exit code, standard output and error message; waits for the end.");
   module.def("stop", &atl::stop_command, "A training ends after its epoch, with a checkpoint.");
   module.def("take_log", &take_log, "(is_warning, line) of what was logged since the last call.");
-  module.def("options", &options, nb::arg("command"),
-             "name, group, help, default and is_flag of every option of a command.");
+  module.def("reference", &atl::describe_commands, "What `atoll reference --json` prints.");
 }

@@ -137,6 +137,9 @@ Value sage_convolution(Builder& builder, const ConvolutionInput& input) {
   return weighted_convolution(builder, input, neighbours, root_of(input, Root::kLinear));
 }
 
+namespace {
+
+// The mean or the sum over in-neighbours, times W.
 Value mean_convolution(Builder& builder, const ConvolutionInput& input) {
   return weighted_convolution(builder, input, {Normalisation::kMean}, root_of(input, Root::kNone));
 }
@@ -145,12 +148,16 @@ Value sum_convolution(Builder& builder, const ConvolutionInput& input) {
   return weighted_convolution(builder, input, {Normalisation::kSum}, root_of(input, Root::kNone));
 }
 
+// GIN (Xu et al. 2019, eq. 4.1): an MLP of two layers of x + sum_j(x_j); between them the layer's
+// norm and activation (ReLU where it has none).
 Value gin_convolution(Builder& builder, const ConvolutionInput& input) {
   return rest_of_mlp(
       builder, input,
       weighted_convolution(builder, input, {Normalisation::kSum}, root_of(input, Root::kIdentity)));
 }
 
+// GINE (Hu et al. 2020, eq. 3.2 of the appendix): the same MLP of x + sum_e(relu(x_j + f_e W + b))
+// over in-edges e: j -> i with features f_e.
 Value gine_convolution(Builder& builder, const ConvolutionInput& input) {
   if (input.edge_features == 0) {
     fail_option(
@@ -168,6 +175,8 @@ Value gine_convolution(Builder& builder, const ConvolutionInput& input) {
   return rest_of_mlp(builder, input, builder.linear(sum, weight));
 }
 
+// GCNII (Chen et al. 2020, eq. 5): z = (1 - alpha) S x + alpha first, S as gcn's; then
+// (1 - beta) z + beta z W with beta = log(theta / number + 1).
 Value gcnii_convolution(Builder& builder, const ConvolutionInput& input) {
   const Value support = with_first(builder, input);
   const auto beta = static_cast<float>(std::log(input.options.theta / input.number + 1));
@@ -175,15 +184,15 @@ Value gcnii_convolution(Builder& builder, const ConvolutionInput& input) {
   return builder.combine(1 - beta, support, beta, product);
 }
 
+// One step of APPNP (Gasteiger et al. 2019, eq. 4): (1 - alpha) S x + alpha first.
 Value appnp_convolution(Builder& builder, const ConvolutionInput& input) {
   return with_first(builder, input);
 }
 
+// One hop of SGC (Wu et al. 2019, eq. 8): S x.
 Value sgc_convolution(Builder& builder, const ConvolutionInput& input) {
   return builder.aggregate(Normalisation::kSymmetric, input.x);
 }
-
-namespace {
 
 // The common part of all kinds of attention: checks, and how many columns z has.
 struct AttentionLayer {
@@ -234,8 +243,7 @@ struct AttentionLayer {
   }
 };
 
-}  // namespace
-
+// GAT (Velickovic et al. 2018): z = x W, e_ij = leaky(<a_source, z_j> + <a_target, z_i>).
 Value gat_convolution(Builder& builder, const ConvolutionInput& input) {
   const AttentionLayer layer(input, AttentionScore::kAdditive);
   const Value z = builder.linear(input.x, builder.weight("weight", input.x, layer.columns));
@@ -249,6 +257,7 @@ Value gat_convolution(Builder& builder, const ConvolutionInput& input) {
   return layer.joined(builder, input, builder.attend(layer.options, weighed, t, source, of_edges));
 }
 
+// GATv2 (Brody et al. 2022, eq. 7): z = x W + b, e_ij = <a, leaky(z_j + x_i R + c)>.
 Value gatv2_convolution(Builder& builder, const ConvolutionInput& input) {
   const AttentionLayer layer(input, AttentionScore::kGatv2);
   const Value x = input.x;
@@ -263,6 +272,8 @@ Value gatv2_convolution(Builder& builder, const ConvolutionInput& input) {
   return layer.joined(builder, input, builder.attend(layer.options, weighed, t, vector, of_edges));
 }
 
+// Scaled dot products, keys and values alike: z = x W, e_ij = <x_i Q, z_j> / sqrt(columns of a
+// head).
 Value dot_convolution(Builder& builder, const ConvolutionInput& input) {
   const AttentionLayer layer(input, AttentionScore::kDot);
   const Value x = input.x;
@@ -272,6 +283,8 @@ Value dot_convolution(Builder& builder, const ConvolutionInput& input) {
   return layer.joined(builder, input, builder.attend(layer.options, weighed, t, kNoValue));
 }
 
+// R-GCN (Schlichtkrull et al. 2018, eq. 2): sum over relations r of mean_{j in N_r}(x_j) W_r, and
+// x W_0.
 Value rgcn_convolution(Builder& builder, const ConvolutionInput& input) {
   if (input.relations == 0) {
     fail_option(
@@ -294,29 +307,121 @@ Value rgcn_convolution(Builder& builder, const ConvolutionInput& input) {
   return builder.add(neighbours, own);
 }
 
+// x W.
 Value no_convolution(Builder& builder, const ConvolutionInput& input) {
   return builder.linear(input.x, builder.weight("weight", input.x, input.columns));
 }
 
-namespace {
+using OptionNames = std::vector<std::string>;
+
+using enum PygTensor::Form;
+
+// Of sage, mean and sum: their products are those of SAGEConv.
+PygClass pyg_sage() {
+  return {.roots = {Root::kNone, Root::kLinear},
+          .tensors = {{"weight", "lin_l.weight"},
+                      {"root_weight", "lin_r.weight"},
+                      {"bias", "lin_l.bias"},
+                      {"temperature", "aggr_module.t"},
+                      {"power", "aggr_module.p"}}};
+}
+
+// Of GIN's MLP, and what else the class has.
+PygClass pyg_gin(std::vector<PygTensor> tensors = {}) {
+  const std::vector<PygTensor> of_mlp = {
+      {"weight", "nn.0.weight"},        {"hidden_bias", "nn.0.bias"}, {"hidden_norm", "nn.1"},
+      {"second_weight", "nn.3.weight"}, {"bias", "nn.3.bias"},        {"epsilon", "eps"}};
+  tensors.insert(tensors.end(), of_mlp.begin(), of_mlp.end());
+  return {.roots = {Root::kNone, Root::kIdentity, Root::kEpsilon},
+          .tensors = std::move(tensors),
+          .has_epsilon = true};
+}
+
+// What all kinds of attention read, and others.
+OptionNames attention_options(const OptionNames& others = {}) {
+  OptionNames names = {
+      "root", "heads", "output-heads", "average-heads", "attention-dropout", "attention-norm"};
+  names.insert(names.end(), others.begin(), others.end());
+  return names;
+}
 
 std::vector<ConvolutionKind>& all_kinds() {
   static std::vector<ConvolutionKind> kinds = {
-      {"gcn", gcn_convolution},
-      {"sage", sage_convolution},
-      {"gin", gin_convolution},
-      {"gine", gine_convolution},
-      {"mean", mean_convolution},
-      {"sum", sum_convolution},
-      {"none", no_convolution},
-      {"gat", gat_convolution},
-      {"gatv2", gatv2_convolution},
-      {"dot", dot_convolution},
-      {"rgcn", rgcn_convolution},
-      {"gcnii", gcnii_convolution, /*keeps_columns=*/true, /*has_bias=*/false, /*has_weight=*/true,
-       /*reads_first=*/true},
-      {"appnp", appnp_convolution, true, false, /*has_weight=*/false, true},
-      {"sgc", sgc_convolution, true, false, false},
+      {.name = "gcn",
+       .make = gcn_convolution,
+       .reads = OptionNames{"root"},
+       .pyg = PygClass{.roots = {Root::kNone},
+                       .tensors = {{"weight", "lin.weight"}, {"bias", "bias"}}}},
+      {.name = "sage",
+       .make = sage_convolution,
+       .reads =
+           OptionNames{"root", "aggregator", "temperature", "aggregator-power", "learn-aggregator"},
+       .pyg = pyg_sage()},
+      {.name = "gin", .make = gin_convolution, .reads = OptionNames{"root"}, .pyg = pyg_gin()},
+      {.name = "gine",
+       .make = gine_convolution,
+       .reads = OptionNames{"root"},
+       .pyg = pyg_gin({{"edge_weight", "lin.weight"}, {"edge_bias", "lin.bias"}})},
+      {.name = "mean", .make = mean_convolution, .reads = OptionNames{"root"}, .pyg = pyg_sage()},
+      {.name = "sum", .make = sum_convolution, .reads = OptionNames{"root"}, .pyg = pyg_sage()},
+      {.name = "none",
+       .make = no_convolution,
+       .reads = OptionNames{},
+       .pyg = PygClass{.tensors = {{"weight", "weight"}, {"bias", "bias"}}}},
+      {.name = "gat",
+       .make = gat_convolution,
+       .reads = attention_options({"edge-scores"}),
+       .pyg = PygClass{.roots = {Root::kNone, Root::kIdentity},
+                       .tensors = {{"weight", "lin.weight"},
+                                   {"edge_weight", "lin_edge.weight"},
+                                   {"attention_edge", "att_edge", kPerHead},
+                                   {"attention_source", "att_src", kPerHead},
+                                   {"attention_target", "att_dst", kPerHead},
+                                   {"bias", "bias"}}}},
+      {.name = "gatv2",
+       .make = gatv2_convolution,
+       .reads = attention_options({"edge-scores"}),
+       .pyg = PygClass{.roots = {Root::kNone, Root::kIdentity},
+                       .tensors = {{"weight", "lin_l.weight"},
+                                   {"edge_weight", "lin_edge.weight"},
+                                   {"source_bias", "lin_l.bias"},
+                                   {"target_weight", "lin_r.weight"},
+                                   {"target_bias", "lin_r.bias"},
+                                   {"attention", "att", kPerHead},
+                                   {"bias", "bias"}}}},
+      {.name = "dot", .make = dot_convolution, .reads = attention_options()},
+      {.name = "rgcn",
+       .make = rgcn_convolution,
+       .reads = OptionNames{"root", "bases"},
+       .pyg = PygClass{.roots = {Root::kNone, Root::kLinear},
+                       .tensors = {{"weight", "weight", kStacked},
+                                   {"bases", "weight", kStacked},
+                                   {"coefficients", "comp", kAsItIs},
+                                   {"root_weight", "root", kAsItIs},
+                                   {"bias", "bias"}}}},
+      {.name = "gcnii",
+       .make = gcnii_convolution,
+       .keeps_columns = true,
+       .has_bias = false,
+       .reads_first = true,
+       .reads = OptionNames{"alpha", "theta"},
+       .pyg = PygClass{.tensors = {{"weight", "weight1", kAsItIs}}}},
+      {.name = "appnp",
+       .make = appnp_convolution,
+       .keeps_columns = true,
+       .has_bias = false,
+       .has_weight = false,
+       .reads_first = true,
+       .reads = OptionNames{"alpha", "hops"},
+       .pyg = PygClass{}},
+      {.name = "sgc",
+       .make = sgc_convolution,
+       .keeps_columns = true,
+       .has_bias = false,
+       .has_weight = false,
+       .reads = OptionNames{},
+       .lacks = {"norm", "norm-place", "activation", "skip"},
+       .pyg = PygClass{}},
   };
   return kinds;
 }
@@ -332,6 +437,14 @@ void add_convolutions(const std::vector<ConvolutionKind>& kinds) {
     check_own_name("model", kind.name, taken);
     if (kind.make == nullptr) {
       fail_option("model '{}' of this program has no function that writes it", kind.name);
+    }
+    for (const std::string& option : kind.reads.value_or(OptionNames{})) {
+      OptionNames known;
+      for (const auto& row : layer_options()) known.push_back(row.name);
+      if (std::ranges::find(known, option) != known.end()) continue;
+      fail_option(
+          "model '{}' of this program reads the option '{}', which no layer has{}; allowed are {}",
+          kind.name, option, did_you_mean(option, known), fmt::join(known, ", "));
     }
     all_kinds().push_back(kind);
   }
@@ -350,6 +463,31 @@ const ConvolutionKind& convolution_named(const std::string& name) {
     const std::vector<std::string> names = convolution_names();
     fail_option("convolution '{}': unknown{}; allowed are {}", name, did_you_mean(name, names),
                 fmt::join(names, ", "));
+  }
+  return *found;
+}
+
+const PygClass& pyg_class(const LayerDescription& layer, std::size_t index) {
+  const std::optional<PygClass>& found = convolution_named(layer.convolution).pyg;
+  if (!found) {
+    std::vector<std::string> known;
+    for (const ConvolutionKind& kind : convolution_kinds()) {
+      if (kind.pyg) known.push_back(kind.name);
+    }
+    fail_option("layer {} ({}): PyTorch Geometric has no class for it; it has those for {}", index,
+                layer.convolution, fmt::join(known, ", "));
+  }
+  if (layer.attention_norm != AttentionNorm::kNone) {
+    fail_option(
+        "layer {} ({}): PyTorch Geometric has no class for it with attention-norm {}; it has none",
+        index, layer.convolution, to_string(layer.attention_norm));
+  }
+  const bool usual = layer.root == Root::kUsual || found->roots.empty();
+  if (!usual && std::ranges::find(found->roots, layer.root) == found->roots.end()) {
+    std::vector<const char*> known;
+    for (const Root root : found->roots) known.push_back(to_string(root));
+    fail_option("layer {} ({}): PyTorch Geometric has no class for it with root {}; it has {}",
+                index, layer.convolution, to_string(layer.root), fmt::join(known, ", "));
   }
   return *found;
 }

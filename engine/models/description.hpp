@@ -63,6 +63,8 @@ struct LayerOptions {
   // rgcn: the weights of relations are sums of so many matrices; 0: each is one of its own.
   int bases = 0;
 };
+// Which convolutions read an option that not all of them do, their own rows say
+// (ConvolutionKind::reads); help texts begin with their names.
 const OptionTable<LayerOptions>& layer_options();
 
 struct LayerDescription : LayerOptions {

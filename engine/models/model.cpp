@@ -18,13 +18,6 @@ namespace {
 // Models that are not called after the convolution of all their layers.
 constexpr std::array kNamedOtherwise = {std::pair{"mlp", "none"}};
 
-std::string convolution_of(const std::string& kind) {
-  for (const auto& [name, convolution] : kNamedOtherwise) {
-    if (kind == name) return convolution;
-  }
-  return kind;
-}
-
 // Writes a described model, layer after layer.
 class Writer {
  public:
@@ -325,6 +318,13 @@ std::vector<std::string> model_kinds() {
     std::ranges::replace(names, std::string(convolution), std::string(name));
   }
   return names;
+}
+
+std::string convolution_of(const std::string& kind) {
+  for (const auto& [name, convolution] : kNamedOtherwise) {
+    if (kind == name) return convolution;
+  }
+  return kind;
 }
 
 std::string model_name(const ModelConfig& config) {

@@ -75,6 +75,8 @@ struct ModelConfig : LayerOptions {
 };
 
 std::vector<std::string> model_kinds();  // "gcn", "sage", ...
+// The name of the convolution that models of a kind are made of.
+std::string convolution_of(const std::string& kind);
 // As reports name it: its kind, or "model file"; as names of folders have it: "file".
 std::string model_name(const ModelConfig& config);
 std::string model_word(const ModelConfig& config);

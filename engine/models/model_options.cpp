@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/memory.hpp"
+#include "engine/models/convolutions.hpp"
 
 namespace atl {
 
@@ -37,6 +38,30 @@ std::string memory_problem(const std::string& text) {
       "'{}' is no amount of memory; allowed are a number and a unit, as 8GiB, "
       "500MB or 2e9B",
       text);
+}
+
+bool is_set(const ModelRow& row, const ModelConfig& model) {
+  return option_json(row, model) != option_json(row, ModelConfig());
+}
+
+const ConvolutionKind& convolution_of_model(const std::string& kind) {
+  return convolution_named(convolution_of(kind));
+}
+
+// The models that say of themselves that they read an option; none: it is one of every model.
+std::vector<std::string> readers_of(const std::string& option) {
+  std::vector<std::string> readers;
+  for (const std::string& kind : model_kinds()) {
+    const auto& reads = convolution_of_model(kind).reads;
+    if (reads && std::ranges::count(*reads, option) > 0) readers.push_back(kind);
+  }
+  return readers;
+}
+
+// Convolutions of a user's own program may read what they like, unless they say what that is.
+bool has_no_use_for(const ConvolutionKind& kind, const std::string& option) {
+  if (std::ranges::count(kind.lacks, option) > 0) return true;
+  return kind.reads && std::ranges::count(*kind.reads, option) == 0 && !readers_of(option).empty();
 }
 
 }  // namespace
@@ -111,7 +136,7 @@ const OptionTable<ModelConfig>& model_options() {
          .plan = PlanRole::kMadeFor},
         {.name = "hops",
          .group = "Model",
-         .help = "appnp: steps of propagation",
+         .help = "steps of propagation",
          .value = ModelRow::number(ATOLL_FIELD(hops), 1, kMostLayers - 1),
          .plan = PlanRole::kMadeFor},
         of_layers("aggregator"),
@@ -123,14 +148,11 @@ const OptionTable<ModelConfig>& model_options() {
         of_layers("heads"),
         {.name = "output-heads",
          .group = "Model",
-         .help = "gat, gatv2, dot: heads of the last layer, whose mean gives the logits",
+         .help = "heads of the last layer, whose mean gives the logits",
          .value = ModelRow::number(ATOLL_FIELD(output_heads), 1, kMostHeads),
          .plan = PlanRole::kMadeFor},
-        of_layers("average-heads"),
-        of_layers("attention-dropout"),
-        of_layers("attention-norm"),
-        of_layers("edge-scores"),
-        of_layers("bases"),
+    };
+    const OptionTable<ModelConfig> last = {
         {.name = "decoder",
          .group = "Model",
          .help = "What scores pairs of nodes: dot, the inner product of their embeddings, or mlp, "
@@ -154,63 +176,36 @@ const OptionTable<ModelConfig>& model_options() {
          .value = ModelRow::document(ATOLL_FIELD(description), read_model_file),
          .plan = PlanRole::kMadeFor},
     };
-    for (const ModelRow& row : later) rows.push_back(recorded_if_set(row));
+    const auto append = [&rows](const ModelRow& row) { rows.push_back(recorded_if_set(row)); };
+    for (const ModelRow& row : later) append(row);
+    for (const auto& row : layer_options()) {
+      if (std::ranges::count(rows, row.name, &ModelRow::name) == 0) {
+        append(of_layers(row.name.c_str()));
+      }
+    }
+    for (const ModelRow& row : last) append(row);
+    for (ModelRow& row : rows) {
+      const std::vector<std::string> readers = readers_of(row.name);
+      if (!readers.empty()) row.help = fmt::format("{}: {}", fmt::join(readers, ", "), row.help);
+    }
     return rows;
   }();
   return table;
 }
 
 void check_model_options(const ModelConfig& model) {
-  if (!model.description.empty()) {
-    for (const ModelRow& row : model_options()) {
-      const bool stands_beside = row.name == "model-file" || row.name == "input-dropout" ||
-                                 row.name == "features" || row.name.starts_with("decoder");
-      if (stands_beside || option_json(row, model) == option_json(row, ModelConfig())) continue;
+  const std::vector<std::string> kinds = model_kinds();
+  const bool is_known = std::ranges::find(kinds, model.kind) != kinds.end();  // if not: describe()
+  for (const ModelRow& row : model_options()) {
+    if (!is_set(row, model)) continue;
+    const bool stands_beside = row.name == "model-file" || row.name == "input-dropout" ||
+                               row.name == "features" || row.name.starts_with("decoder");
+    if (!model.description.empty() && !stands_beside) {
       fail_option("--{}: the file of --model-file says this; leave one of them out", row.name);
     }
-  }
-  // An option that is set and read by nobody would be a mistake that nothing shows. Convolutions of
-  // a user's own program may read what they like.
-  struct Unread {
-    const char* option;
-    std::vector<std::string> kinds;  // that don't read it
-  };
-  // This program's own kinds but these.
-  const auto all_but = [](const std::vector<std::string>& readers) {
-    std::vector<std::string> kinds = {"gcn",   "sage",  "gin", "gine", "mean",  "sum", "mlp",
-                                      "gcnii", "appnp", "sgc", "gat",  "gatv2", "dot", "rgcn"};
-    std::erase_if(kinds, [&](const std::string& kind) {
-      return std::ranges::find(readers, kind) != readers.end();
-    });
-    return kinds;
-  };
-  const std::vector<std::string> without_heads = all_but({"gat", "gatv2", "dot"});
-  static const std::vector<Unread> unread = {
-      {"hops", all_but({"appnp"})},
-      {"aggregator", all_but({"sage"})},
-      {"temperature", all_but({"sage"})},
-      {"aggregator-power", all_but({"sage"})},
-      {"learn-aggregator", all_but({"sage"})},
-      {"alpha", all_but({"appnp", "gcnii"})},
-      {"theta", all_but({"gcnii"})},
-      {"heads", without_heads},
-      {"output-heads", without_heads},
-      {"average-heads", without_heads},
-      {"attention-dropout", without_heads},
-      {"attention-norm", without_heads},
-      {"edge-scores", all_but({"gat", "gatv2"})},
-      {"bases", all_but({"rgcn"})},
-      {"root", {"mlp", "gcnii", "appnp", "sgc"}},
-      {"norm", {"sgc"}},
-      {"norm-place", {"sgc"}},
-      {"activation", {"sgc"}},
-      {"skip", {"sgc"}},
-  };
-  for (const auto& [option, kinds] : unread) {
-    const ModelRow& row = option_named(model_options(), option);
-    const bool is_set = option_json(row, model) != option_json(row, ModelConfig());
-    if (is_set && std::ranges::find(kinds, model.kind) != kinds.end()) {
-      fail_option("--{}: {} has no use for it; leave it out", option, model.kind);
+    // An option that is set and read by nobody would be a mistake that nothing shows.
+    if (is_known && has_no_use_for(convolution_of_model(model.kind), row.name)) {
+      fail_option("--{}: {} has no use for it; leave it out", row.name, model.kind);
     }
   }
   if (model.temperature != ModelConfig().temperature && model.aggregator != Aggregator::kSoftmax) {
@@ -228,8 +223,7 @@ void check_model_options(const ModelConfig& model) {
   }
   if (model.decoder == Decoder::kDot) {
     for (const char* name : {"decoder-layers", "decoder-dropout"}) {
-      const ModelRow& row = option_named(model_options(), name);
-      if (option_json(row, model) == option_json(row, ModelConfig())) continue;
+      if (!is_set(option_named(model_options(), name), model)) continue;
       fail_option("--{}: only --decoder mlp has layers; found dot", name);
     }
   }

@@ -63,7 +63,90 @@ std::vector<std::string> metric_words(Task task, const std::string& hits_at) {
   return words;
 }
 
+std::string hits_problem(const std::string& text) {
+  if (!link_metrics(text).empty()) return "";
+  return fmt::format(
+      "'{}' is no list of numbers; allowed are different whole numbers from 1 to 1000000, at most "
+      "32, as 10,20,50",
+      text);
+}
+
+// Whether the task has it is checked where that is known.
+std::string metric_problem(const std::string& text) {
+  if (text == kUsualMetric || metric_named(text)) return "";
+  std::vector<std::string> names;
+  for (const Task task : {Task::kSingleLabel, Task::kRegression}) {
+    for (const Metric metric : metrics_of(task, "")) names.push_back(to_string(metric));
+  }
+  return fmt::format("'{}' is no metric; allowed are {}, {}, mrr, hits@K", text, kUsualMetric,
+                     fmt::join(names, ", "));
+}
+
 }  // namespace
+
+OptionTable<LossOptions> loss_options() {
+  using Row = Option<LossOptions>;
+  return {
+      {.name = "loss",
+       .group = "Optimizer",
+       .help = "auto: cross-entropy of classes, mse of numbers to predict; or cross-entropy, focal "
+               "(cross-entropy for rare classes, see --focal-gamma), mse (mean squared error), mae "
+               "(mean absolute error)",
+       .value = Row::word<LossKind>(ATOLL_FIELD(kind), {{"auto", LossKind::kAuto},
+                                                        {"cross-entropy", LossKind::kCrossEntropy},
+                                                        {"focal", LossKind::kFocal},
+                                                        {"mse", LossKind::kSquaredError},
+                                                        {"mae", LossKind::kAbsoluteError}}),
+       .recorded =
+           [](const LossOptions& loss) {
+             return loss.kind == LossKind::kAbsoluteError || loss.kind == LossKind::kFocal;
+           }},
+      {.name = "focal-gamma",
+       .group = "Optimizer",
+       .help = "Focal loss: power g of the factor (1 - p)^g, p the probability of the label; 0: "
+               "cross-entropy",
+       .value = Row::number(ATOLL_FIELD(focal_gamma), 0, 100),
+       .recorded = [](const LossOptions& loss) { return loss.kind == LossKind::kFocal; }},
+      {.name = "class-weights",
+       .group = "Optimizer",
+       .help = "Weight of each class in the loss: balanced (training nodes / (classes * nodes of "
+               "the class)), or a .npy file with one number per class; of binary tasks also with "
+               "the weight of class 1 alone, of several labels per node with that of each label",
+       .value = Row::text(ATOLL_FIELD(class_weights)),
+       .recorded = [](const LossOptions& loss) { return !loss.class_weights.empty(); }},
+      {.name = "label-smoothing",
+       .group = "Optimizer",
+       .help = "Share of each label that is spread evenly over all classes (single-label)",
+       .value = Row::number(ATOLL_FIELD(label_smoothing), 0, 0.999),
+       .recorded = [](const LossOptions& loss) { return loss.label_smoothing > 0; }},
+      recorded_if_set<LossOptions>(
+          {.name = "negatives",
+           .group = "Optimizer",
+           .help = "Pairs drawn for each training edge in each epoch, all of them to be told from "
+                   "edges (link-prediction)",
+           .value = Row::number(ATOLL_FIELD(links.negatives), 1, 1000)}),
+      {.name = "link-batch",
+       .group = "Machine",
+       .help = "Training edges that a rank scores at a time: fewer take less memory and send more "
+               "rows (link-prediction)",
+       .value = Row::number(ATOLL_FIELD(links.batch), 1, 1 << 30)},
+      {.name = "hits-at",
+       .group = "Optimizer",
+       .help = "The K for which Hits@K of validation and test edges are reported "
+               "(link-prediction)",
+       .value = Row::text(ATOLL_FIELD(links.hits_at), hits_problem)},
+      recorded_if_set<LossOptions>(
+          {.name = "metric",
+           .group = "Results",
+           .help = "What decides the best epoch and --patience, by the validation nodes: auto (the "
+                   "first of the task); single-label: accuracy, f1-macro, f1-micro, f1-weighted, "
+                   "balanced-accuracy, roc-auc, average-precision, mcc, log-loss; multi-label: "
+                   "f1-micro, f1-macro, f1-weighted, accuracy, roc-auc, average-precision, "
+                   "log-loss; binary: roc-auc and those of single-label; regression: r2, mae, "
+                   "rmse; link-prediction: mrr, hits@K for a K of --hits-at",
+           .value = Row::text(ATOLL_FIELD(metric), metric_problem)}),
+  };
+}
 
 void check_loss_options(const LossOptions& loss, Task task) {
   const bool numbers = task == Task::kRegression;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/option.hpp"
 #include "datasets/dataset.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/training/metric_names.hpp"
@@ -42,6 +43,7 @@ struct LossOptions {
   double focus() const { return kind == LossKind::kFocal ? focal_gamma : 0; }
 };
 
+OptionTable<LossOptions> loss_options();
 // Throws Error{kOption} for what the task of the dataset has no use for.
 void check_loss_options(const LossOptions& loss, Task task);
 

@@ -86,6 +86,11 @@ std::optional<Metric> metric_shown_as(const std::string& shown) {
 }
 
 bool lower_is_better(Metric metric) { return row_of(metric).lower_is_better; }
+std::vector<std::pair<std::string, bool>> metric_directions() {
+  std::vector<std::pair<std::string, bool>> all;
+  for (const MetricRow& row : kRows) all.emplace_back(row.name, row.lower_is_better);
+  return all;
+}
 bool is_share(Metric metric) { return row_of(metric).is_share; }
 
 std::vector<Metric> metrics_of(Task task, const std::string& hits_at) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "datasets/dataset.hpp"
@@ -46,6 +47,8 @@ std::optional<Metric> metric_shown_as(const std::string& shown);
 
 // Errors and losses: the best is the lowest.
 bool lower_is_better(Metric metric);
+// Names of all metrics, and of each whether lower_is_better(); Hits@K is "hits@".
+std::vector<std::pair<std::string, bool>> metric_directions();
 // A fraction in 0 .. 1, which may be shown in percent.
 bool is_share(Metric metric);
 

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "engine/training/pyg_convolutions.hpp"
+#include "engine/models/convolutions.hpp"
 
 namespace atl {
 
@@ -98,7 +98,7 @@ PygName pyg_name(const std::string& own, const ModelDescription& model) {
     return {own, own == "input.bias" ? PygTensor::Form::kAsItIs : PygTensor::Form::kTransposed};
   }
   const auto layer = static_cast<std::size_t>(name->layer);
-  for (const PygTensor& tensor : pyg_convolution(model.layers.at(layer), layer).tensors) {
+  for (const PygTensor& tensor : pyg_class(model.layers.at(layer), layer).tensors) {
     if (const auto tail = tail_of(name->rest, tensor.own)) {
       return {fmt::format("convs.{}.{}{}", layer, tensor.pyg, *tail), tensor.form};
     }
@@ -154,7 +154,7 @@ std::map<std::string, NamedTensor> constants(const ModelConfig& config) {
   const Program program = model_program(config, Pass::kEvaluation);
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const LayerDescription& layer = model.layers[l];
-    if (!pyg_convolution(layer, l).has_epsilon || layer.root == Root::kEpsilon) continue;
+    if (!pyg_class(layer, l).has_epsilon || layer.root == Root::kEpsilon) continue;
     const float epsilon = layer.root == Root::kNone ? -1.0F : 0.0F;
     NamedTensor tensor{"F32", {1}, std::vector<std::byte>(sizeof(float))};
     std::memcpy(tensor.bytes.data(), &epsilon, sizeof(float));

@@ -2,6 +2,8 @@
 
 import atexit
 import contextlib
+import functools
+import json
 import logging
 import os
 import re
@@ -230,26 +232,27 @@ def run(words, launcher=None):
     return output
 
 
-_OPTIONS = {}
+@functools.lru_cache(maxsize=None)
+def reference():
+    """What `atoll reference --json` says of commands, options and metrics. It is asked for when it is
+    first needed, and once: importing the package takes no longer for it, and it fits the program that
+    is there, which a list made while the package is built may not."""
+    return json.loads(run(["reference", "--json"], []) if _engine is None else _engine.reference())
 
 
 def option_rows(command):
-    """name, group, help, default and is_flag of every option of a command, by name."""
-    if command not in _OPTIONS:
-        if _engine is None:
-            return None
-        try:
-            _OPTIONS[command] = {row["name"]: row for row in _engine.options(command)}
-        except RuntimeError as error:
-            raise InputError(f"there is no command {command!r}: {error}") from error
-    return _OPTIONS[command]
+    """name, group, help, default, is_flag, ... of every option of a command, by name."""
+    commands = {row["name"]: row for row in reference()["commands"]}
+    if command not in commands:
+        raise InputError(f"there is no command {command!r}; allowed are {', '.join(commands)}")
+    return {row["name"]: row for row in commands[command]["options"]}
 
 
 def options(command="train"):
     """The options of a command as a table: name (as a keyword of atoll.train), default, group and
     help."""
     from atoll._table import Table
-    rows = (option_rows(command) or {}).values()
+    rows = option_rows(command).values()
     return Table({"option": [row["name"].replace("-", "_") for row in rows],
                   "default": [row["default"] for row in rows],
                   "group": [row["group"] for row in rows],
@@ -259,15 +262,14 @@ def options(command="train"):
 def option_words(command, values):
     """Keywords as words of a command line: hidden=64 is --hidden 64, trace=True --trace."""
     words = []
-    known = option_rows(command)
+    known = option_rows(command) if any(isinstance(value, bool) for value in values.values()) else {}
     for keyword, value in values.items():
         name = keyword.replace("_", "-")
         if value is None:
             continue
         if isinstance(value, bool):
             # Flags have no value, switches are on or off.
-            flag = known[name]["is_flag"] if known and name in known else name in _FLAGS
-            if flag:
+            if name in known and known[name]["is_flag"]:
                 words += [f"--{name}"] if value else []
                 continue
             value = "on" if value else "off"
@@ -280,7 +282,3 @@ def option_words(command, values):
             value = repr(value)
         words.append(f"--{name}={os.fspath(value) if hasattr(value, '__fspath__') else value}")
     return words
-
-
-# Of `train`, where the program is not at hand to say it.
-_FLAGS = {"resume", "overwrite", "take-over", "trace", "tf32"}

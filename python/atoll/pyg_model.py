@@ -198,20 +198,21 @@ def call_linear(conv, x, edges, start, layer):
     return conv(x)
 
 
+# In the order of help texts.
 CONVOLUTIONS = {
     "gcn": (make_gcn, call_weighted),
     "sage": (make_sage, call_weighted),
-    "mean": (make_mean, call_weighted),
-    "sum": (make_sum, call_weighted),
     "gin": (make_gin, call_weighted),
     "gine": (make_gine, call_gine),
-    "gcnii": (make_gcnii, call_gcnii),
-    "appnp": (make_hop, call_appnp),
-    "sgc": (make_hop, call_weighted),
+    "mean": (make_mean, call_weighted),
+    "sum": (make_sum, call_weighted),
+    "none": (make_linear, call_linear),
     "gat": (make_gat, call_attention),
     "gatv2": (make_gatv2, call_attention),
     "rgcn": (make_rgcn, call_rgcn),
-    "none": (make_linear, call_linear),
+    "gcnii": (make_gcnii, call_gcnii),
+    "appnp": (make_hop, call_appnp),
+    "sgc": (make_hop, call_weighted),
 }
 
 

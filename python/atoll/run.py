@@ -72,7 +72,8 @@ def _say_where(error, run):
 
 def _better(metric):
     """max or min: which value of the option `metric` is the best."""
-    return min if metric in ("log-loss", "mae", "rmse") else max
+    lower = [row["name"] for row in _program.reference()["metrics"] if row["lower_is_better"]]
+    return min if metric in lower else max
 
 
 def _follow(words, ranks, launcher, path, epochs, progress, before="", best=max):
@@ -261,8 +262,9 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
             else:
                 words.append(f"--model={model}")
             try:
-                return _follow(words, ranks, launcher, run_dir, options.get("epochs", 100),
-                               progress, _before, _better(options.get("metric")))
+                epochs = options.get("epochs", _program.option_rows("train")["epochs"]["default"])
+                return _follow(words, ranks, launcher, run_dir, epochs, progress, _before,
+                               _better(options.get("metric")))
             except InputError as error:
                 raise _naming(error, {os.path.join(temporary, "model.toml"): "model",
                                       kept.get("class_weights"): "class_weights"}) from None

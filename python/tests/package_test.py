@@ -2,6 +2,7 @@
 ATOLL_PROGRAM names. pytest runs it on an installed wheel, ctest on the source tree."""
 
 import importlib.util
+import inspect
 import os
 import shutil
 import signal
@@ -18,7 +19,7 @@ from work_folder import WorkFolder
 import numpy as np
 
 import atoll
-from atoll import _program
+from atoll import _errors, _program
 from atoll.run import Interrupted
 
 NODES, FEATURES, CLASSES = 120, 8, 3
@@ -433,6 +434,10 @@ class TrainTest(WorkFolder):
         with open("traced/config.toml", encoding="utf-8") as file:
             self.assertIn("overlap = 'off'", file.read())
         self.assertTrue(any("trace" in name for name in os.listdir(run.path)))
+        values = {"trace": True, "overwrite": False, "tf32": False, "edge_scores": True}
+        self.assertEqual(_program.option_words("train", values),
+                         ["--trace", "--tf32=off", "--edge-scores=on"])
+        self.assertEqual(_program.option_words("import", {"directed": True}), ["--directed"])
 
     def test_a_progress_function_that_fails_interrupts_the_run(self):
         def fail(record):
@@ -595,11 +600,22 @@ class TrainTest(WorkFolder):
         self.assertEqual(len(threading_errors), 1)
         self.assertIn("one can at a time", threading_errors[0])
 
-    @unittest.skipIf(_program._engine is None, "the compiled part is not there")
     def test_options_are_listed(self):
         table = atoll.options()
         self.assertIn("attention_dropout", list(table["option"]))
         self.assertIn("hidden", repr(table) + " ".join(table["option"]))
+        self.assertIn("to", list(atoll.options("export")["option"]))
+        with self.assertRaisesRegex(atoll.InputError, "'trian'; allowed are import, .*train"):
+            atoll.options("trian")
+        # What other libraries call an option leads to one that is there.
+        arguments = inspect.signature(atoll.train).parameters
+        self.assertLessEqual(set(_errors.OTHER_NAMES), {*table["option"], *arguments})
+
+    def test_nothing_is_asked_of_the_program_by_importing(self):
+        paths = os.pathsep.join(os.path.abspath(os.path.join(self._before, path))
+                                for path in sys.path)
+        subprocess.run([sys.executable, "-c", "import atoll"], check=True,
+                       env=dict(os.environ, PYTHONPATH=paths, ATOLL_PROGRAM="/nowhere"))
 
     @unittest.skipIf(_program._engine is None, "the compiled part is not there")
     def test_the_program_is_carried_along(self):

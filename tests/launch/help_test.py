@@ -14,14 +14,16 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import ATOLL, TIMEOUT, run
 
-SUBCOMMANDS = ["import", "generate", "info", "partition", "train", "predict", "evaluate", "export",
-               "bench", "report",
-               "plan", "topology", "program", "trace", "doctor", "completion"]
-
 REFERENCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/reference.md")
 
 
 class HelpTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.reference = json.loads(run(["reference", "--json"], ".").stdout)
+        cls.subcommands = [command["name"] for command in cls.reference["commands"]
+                           if " " not in command["name"]]
+
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
@@ -39,11 +41,11 @@ class HelpTest(unittest.TestCase):
     def test_program_help_lists_every_subcommand(self):
         result = self.run_atoll("--help")
         self.assertEqual(result.returncode, 0)
-        for name in SUBCOMMANDS:
+        for name in self.subcommands:
             self.assertRegex(result.stdout, rf"(?m)^  {name} ")
 
     def test_subcommand_help_has_examples(self):
-        for name in SUBCOMMANDS:
+        for name in self.subcommands:
             with self.subTest(name):
                 result = self.run_atoll(name, "--help")
                 self.assertEqual(result.returncode, 0, result.stderr)
@@ -110,12 +112,32 @@ class HelpTest(unittest.TestCase):
         made = self.run_atoll("reference").stdout
         with open(REFERENCE, encoding="utf-8") as file:
             self.assertEqual(file.read(), made, "run: atoll reference > docs/reference.md")
-        for name in SUBCOMMANDS:
+        for name in self.subcommands:
             self.assertIn(f"\n## atoll {name}\n", made)
         for option in re.findall(r"(?m)^  (?:-\w,)?(--[a-z0-9-]+)",
                                  self.run_atoll("train", "--help-all").stdout):
             if option not in ("--help", "--help-all"):
                 self.assertIn(f"`{option}`", made)
+
+    def test_the_reference_as_json(self):
+        commands = {command["name"]: command for command in self.reference["commands"]}
+        self.assertIn("merge", commands["trace"]["nested"])
+        self.assertEqual(commands["trace merge"]["nested"], [])
+        self.assertIn("clocks", commands["trace merge"]["does"])
+        self.assertNotIn("reference", commands)  # for who works on Atoll
+        self.assertEqual([row["name"] for row in commands["train"]["arguments"]], ["dataset"])
+        options = {row["name"]: row for row in commands["train"]["options"]}
+        self.assertEqual(options["norm"], {
+            "name": "norm", "letter": "", "group": "Model", "help": "Normalisation of each hidden layer",
+            "default": "none", "is_flag": False, "words": ["none", "layer", "batch"], "required": False})
+        self.assertEqual((options["quiet"]["letter"], options["quiet"]["is_flag"]), ("q", True))
+        self.assertEqual(options["epochs"]["default"], "100")
+        for command in commands.values():
+            for row in command["options"]:
+                self.assertTrue(row["help"], (command["name"], row))
+        directions = {row["name"]: row["lower_is_better"] for row in self.reference["metrics"]}
+        self.assertEqual((directions["accuracy"], directions["rmse"], directions["hits@"]),
+                         (False, True, False))
 
     def completed(self, *words, shell="bash"):
         result = self.run_atoll("completion", shell, "--", *words)
@@ -196,7 +218,7 @@ class HelpTest(unittest.TestCase):
     def test_misspelt_subcommand(self):
         error = self.refuse("trian", "data")
         self.assertIn("unknown subcommand 'trian' (did you mean 'train'?)", error)
-        for name in SUBCOMMANDS:
+        for name in self.subcommands:
             self.assertIn(name, error)
 
     def test_misspelt_option(self):

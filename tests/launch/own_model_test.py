@@ -72,10 +72,12 @@ std::vector<std::int32_t> too_few(const atl::PartitionProblem&) { return {0}; }
 int main(int argc, char** argv) {
   const bool has_function = std::getenv("MODEL_FUNCTION") == nullptr;
   const char* cutter = std::getenv("PARTITIONER_NAME");
+  const char* option = std::getenv("MODEL_READS");
   return atl::main(argc, argv, {.convolutions = {{"narrow", narrow}, {"twice", twice},
       {"nothing", nothing}, {"parameter", parameter}, {"endless", endless},
       {"unequal", unequal}, {"layers", layers}, {"finished", finished},
-      {std::getenv("MODEL_NAME"), has_function ? good : nullptr}},
+      {.name = std::getenv("MODEL_NAME"), .make = has_function ? good : nullptr,
+       .reads = std::vector<std::string>{option == nullptr ? "alpha" : option}}},
       .partitioners = {{"outside", outside}, {"short", too_few},
                        {cutter == nullptr ? "usual" : cutter, has_function ? outside : nullptr}}});
 }
@@ -287,10 +289,10 @@ class OwnModelTest(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertRegex(result.stderr, r"^embed: train: nothing.*\n$")
 
-    def refuse_mistake(self, model, name="usual", command="train", **environment):
+    def refuse_mistake(self, model, name="usual", command="train", options=(), **environment):
         """What a program with one wrong model says."""
         os.environ.update({"MODEL_NAME": name, **environment})
-        options = ["--run-dir", "none", "--epochs", "1"] if command == "train" else []
+        options = [*options, *(["--run-dir", "none", "--epochs", "1"] if command == "train" else [])]
         try:
             result = run([command, "data", "--model", model, *options], self.folder,
                          program=self.path("built/own_model/mistakes"))
@@ -309,6 +311,20 @@ class OwnModelTest(unittest.TestCase):
                              f"named '{name}', and so is another; taken are: gcn, sage, .*narrow")
         self.assertIn("model 'usual' of this program has no function",
                       self.refuse_mistake("gcn", MODEL_FUNCTION="none"))
+
+    def test_options_that_a_model_does_not_name_are_refused(self):
+        self.assertIn("--heads: usual has no use for it",
+                      self.refuse_mistake("usual", options=["--heads", "4"]))
+        self.assertIn("--alpha: sage has no use for it",
+                      self.refuse_mistake("sage", options=["--alpha", "0.5"]))
+        # Options of every layer; what it names; all where none are named.
+        for model, *options in (("usual", "--norm", "batch"), ("usual", "--alpha", "0.5"),
+                                ("narrow", "--heads", "4")):
+            said = self.refuse_mistake(model, options=[*options, "--features", "trained:8"])
+            self.assertIn("the dataset has 8 features", said)
+        self.assertRegex(self.refuse_mistake("gcn", MODEL_READS="alhpa"),
+                         r"model 'usual' of this program reads the option 'alhpa', which no layer "
+                         r"has \(did you mean 'alpha'\?\); allowed are dropout, .*bases")
 
     def test_functions_that_do_not_fit_are_refused(self):
         for model, text in (("narrow", "its convolution gives a value of 257 columns; needed is a "

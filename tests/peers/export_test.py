@@ -86,6 +86,14 @@ MODELS = [words.split() for words in (
     "--model mlp --input-layer typed",
     "--model rgcn --input-layer typed --norm batch --skip linear --head linear",
     "--model-file model.toml")]
+# Every other model that the exported file has a class for, as it usually is.
+sys.path.insert(0, str(HERE.parents[1] / "python"))
+from atoll.pyg_model import CONVOLUTIONS
+
+for kind in CONVOLUTIONS:
+    usual = ["--model", {"none": "mlp"}.get(kind, kind)]
+    if not any(options[:2] == usual for options in MODELS):
+        MODELS.append(usual)
 MODEL_FILE = """
 input = {columns = 8, activation = "gelu", dropout = 0.3}
 head = {jump = "concatenate", layer = "linear"}

@@ -62,6 +62,14 @@ class CheckStructureTest(unittest.TestCase):
                      "kernels/reference/sums.hpp": HEADER + '#include "kernels/cpu/simd.hpp"\n'},
                     "kernels/reference may not include")
 
+    def test_single_headers_of_the_folder_above(self):
+        shared = {"launch/version.hpp": HEADER, "launch/command.hpp": HEADER}
+        page = "launch/report/page.hpp"
+        include = '#include "launch/version.hpp"\n'
+        self.assertEqual(self.problems({**shared, page: HEADER + include}), [])
+        self.expect({**shared, page: HEADER + '#include "launch/command.hpp"\n'},
+                    "launch/report may not include")
+
     def test_include_from_the_root(self):
         self.expect({"base/log.hpp": HEADER + '#include "error.hpp"\n'},
                     "base/log.hpp:3:", "no path from the repository root")

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "engine/models/convolutions.hpp"
 #include "engine/models/model_options.hpp"
 #include "engine/training/training_run.hpp"
 
@@ -115,6 +116,87 @@ TEST(ModelOptions, RecomputationOfAllIsKnownOnceRanksAre) {
   EXPECT_EQ(sized.recomputation, Recomputation::of_all_pairs(2));
   EXPECT_EQ(sized.features, 3);
   EXPECT_EQ(sized.outputs, 4);
+}
+
+ModelConfig model_with_types(const std::string& kind) {
+  ModelConfig model;
+  model.kind = kind;
+  model.layers = 2;
+  model.hidden = 8;
+  return model.sized(/*feature_columns=*/5, /*logits=*/6, /*ranks=*/1, /*edge_types=*/3,
+                     /*edge_columns=*/2);
+}
+
+// The models that differ from `model` in nothing but an option.
+std::vector<ModelConfig> with_other_values(const ModelConfig& model,
+                                           const Option<ModelConfig>& option) {
+  std::vector<Json> values = {true, 2, 0.25};
+  if (const auto* words = std::get_if<Option<ModelConfig>::Word>(&option.value)) {
+    values.assign(words->words.begin(), words->words.end());
+  }
+  std::vector<ModelConfig> others;
+  for (const Json& value : values) {
+    ModelConfig other = model;
+    try {
+      read_option_json(option, {{"value", value}}, "value", "", other);
+    } catch (const Error&) {
+      continue;  // it is of another type
+    }
+    if (option_json(option, other) != option_json(option, model)) others.push_back(other);
+  }
+  return others;
+}
+
+// Whether some value of an option makes another program of a model.
+bool changes_program(const ModelConfig& model, const Option<ModelConfig>& option) {
+  const auto parameters = [](const Program& program) {
+    std::vector<std::tuple<std::string, double, std::size_t>> all;
+    for (const DeclaredParameter& parameter : program.parameters) {
+      all.emplace_back(parameter.name, parameter.start, parameter.heights.size());
+    }
+    return all;
+  };
+  const Program usual = model_program(model, Pass::kTraining);
+  return std::ranges::any_of(with_other_values(model, option), [&](const ModelConfig& other) {
+    try {
+      const Program changed = model_program(other, Pass::kTraining);
+      return changed.operations != usual.operations || parameters(changed) != parameters(usual);
+    } catch (const Error&) {
+      return false;  // a value that this model refuses
+    }
+  });
+}
+
+// Where an option has an effect: the convolutions' rows say so, and only there it may be given.
+TEST(ModelOptions, AreRefusedByModelsWithoutUseForThem) {
+  std::set<std::string> options;
+  for (const ConvolutionKind& kind : convolution_kinds()) {
+    options.insert(kind.lacks.begin(), kind.lacks.end());
+    ASSERT_TRUE(kind.reads.has_value()) << kind.name;
+    options.insert(kind.reads->begin(), kind.reads->end());
+  }
+  for (const std::string& name : options) {
+    const Option<ModelConfig>& option = option_named(model_options(), name);
+    for (const std::string& kind : model_kinds()) {
+      // Some options do nothing without others.
+      std::vector<ModelConfig> models(4, model_with_types(kind));
+      models[1].aggregator = Aggregator::kSoftmax;
+      models[2].aggregator = Aggregator::kPower;
+      models[3].heads = 2;
+      const bool has_use = std::ranges::any_of(
+          models, [&](const ModelConfig& model) { return changes_program(model, option); });
+      for (const ModelConfig& model : with_other_values(models[0], option)) {
+        std::string problem;
+        try {
+          check_model_options(model);
+        } catch (const Error& error) {
+          problem = error.what();
+        }
+        EXPECT_EQ(problem.find("has no use for it") == std::string::npos, has_use)
+            << "--" << name << " of " << kind << ": " << problem;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "launch/run_records.hpp"
+#include "launch/report/run_records.hpp"
 
 #include <algorithm>
 #include <cmath>

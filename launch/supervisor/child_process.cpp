@@ -1,4 +1,4 @@
-#include "launch/child_process.hpp"
+#include "launch/supervisor/child_process.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

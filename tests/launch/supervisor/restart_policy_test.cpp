@@ -1,5 +1,5 @@
 // What `atoll launch` starts, when it gives up, and what it understands of what ranks say.
-#include "launch/restart_policy.hpp"
+#include "launch/supervisor/restart_policy.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <csignal>
 
-#include "launch/child_process.hpp"
-#include "launch/supervisor_port.hpp"
+#include "launch/supervisor/child_process.hpp"
+#include "launch/supervisor/supervisor_port.hpp"
 
 namespace atl {
 namespace {

@@ -1,4 +1,4 @@
-#include "launch/report_options.hpp"
+#include "launch/report/report_options.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include "engine/models/model.hpp"
 #include "engine/models/model_options.hpp"
 #include "engine/training/option_table.hpp"
-#include "launch/svg_chart.hpp"
+#include "launch/report/svg_chart.hpp"
 
 namespace atl {
 namespace {

@@ -1,4 +1,4 @@
-#include "launch/restart_policy.hpp"
+#include "launch/supervisor/restart_policy.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

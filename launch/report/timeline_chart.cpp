@@ -1,4 +1,4 @@
-#include "launch/timeline_chart.hpp"
+#include "launch/report/timeline_chart.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <array>
 #include <set>
 
-#include "launch/svg_chart.hpp"
+#include "launch/report/svg_chart.hpp"
 
 namespace atl {
 

@@ -1,6 +1,4 @@
 // `atoll plan train-policy`: trains the prior of the tree search by self-play.
-#include "launch/policy_command.hpp"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -9,6 +7,7 @@
 #include "base/files.hpp"
 #include "engine/placement/policy/policy_prior.hpp"
 #include "engine/placement/policy/policy_training.hpp"
+#include "launch/command.hpp"
 #include "launch/validators.hpp"
 
 namespace atl {

@@ -1,4 +1,4 @@
-#include "launch/bit_records.hpp"
+#include "launch/report/bit_records.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/run_records.hpp"
+#include "launch/report/run_records.hpp"
 
 namespace atl {
 

@@ -11,9 +11,9 @@
 
 #include "base/interrupt.hpp"
 #include "base/json.hpp"
-#include "launch/child_process.hpp"
-#include "launch/restart_policy.hpp"
-#include "launch/supervisor_port.hpp"
+#include "launch/supervisor/child_process.hpp"
+#include "launch/supervisor/restart_policy.hpp"
+#include "launch/supervisor/supervisor_port.hpp"
 
 namespace atl {
 

@@ -1,4 +1,4 @@
-#include "launch/report_page.hpp"
+#include "launch/report/report_page.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,11 +10,11 @@
 #include <numeric>
 
 #include "engine/training/metric_names.hpp"
-#include "launch/bit_charts.hpp"
-#include "launch/chart_script.hpp"
-#include "launch/report_options.hpp"
-#include "launch/report_table.hpp"
-#include "launch/svg_chart.hpp"
+#include "launch/report/bit_charts.hpp"
+#include "launch/report/chart_script.hpp"
+#include "launch/report/report_options.hpp"
+#include "launch/report/report_table.hpp"
+#include "launch/report/svg_chart.hpp"
 #include "launch/version.hpp"
 
 namespace atl {

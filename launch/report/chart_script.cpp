@@ -1,4 +1,4 @@
-#include "launch/chart_script.hpp"
+#include "launch/report/chart_script.hpp"
 
 namespace atl {
 

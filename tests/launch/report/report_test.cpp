@@ -5,12 +5,12 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "launch/bit_records.hpp"
-#include "launch/report_options.hpp"
-#include "launch/report_page.hpp"
-#include "launch/report_table.hpp"
-#include "launch/run_records.hpp"
-#include "launch/svg_chart.hpp"
+#include "launch/report/bit_records.hpp"
+#include "launch/report/report_options.hpp"
+#include "launch/report/report_page.hpp"
+#include "launch/report/report_table.hpp"
+#include "launch/report/run_records.hpp"
+#include "launch/report/svg_chart.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/support/thrown_error.hpp"
 

@@ -1,4 +1,4 @@
-#include "launch/supervisor_port.hpp"
+#include "launch/supervisor/supervisor_port.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

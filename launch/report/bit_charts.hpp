@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "launch/run_records.hpp"
+#include "launch/report/run_records.hpp"
 
 namespace atl {
 

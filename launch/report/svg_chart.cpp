@@ -1,4 +1,4 @@
-#include "launch/svg_chart.hpp"
+#include "launch/report/svg_chart.hpp"
 
 #include <fmt/format.h>
 

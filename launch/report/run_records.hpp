@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/json.hpp"
-#include "launch/bit_records.hpp"
 #include "launch/config_file.hpp"
+#include "launch/report/bit_records.hpp"
 
 namespace atl {
 

@@ -1,4 +1,4 @@
-#include "launch/bit_charts.hpp"
+#include "launch/report/bit_charts.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "launch/svg_chart.hpp"
+#include "launch/report/svg_chart.hpp"
 
 namespace atl {
 namespace {

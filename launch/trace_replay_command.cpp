@@ -1,7 +1,5 @@
 // `atoll trace replay`: simulates a recorded run again, on the machine it ran on or on a changed
 // one.
-#include "launch/trace_replay.hpp"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -15,6 +13,7 @@
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/epoch_tasks.hpp"
 #include "engine/placement/traced_run.hpp"
+#include "launch/command.hpp"
 
 namespace atl {
 namespace {

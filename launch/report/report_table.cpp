@@ -1,10 +1,10 @@
-#include "launch/report_table.hpp"
+#include "launch/report/report_table.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "launch/svg_chart.hpp"
+#include "launch/report/svg_chart.hpp"
 
 namespace atl {
 namespace {

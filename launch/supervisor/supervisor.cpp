@@ -1,4 +1,4 @@
-#include "launch/supervisor.hpp"
+#include "launch/supervisor/supervisor.hpp"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

@@ -1,6 +1,4 @@
 // `atoll trace draw`: epochs of Chrome traces as one picture.
-#include "launch/trace_draw.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +9,8 @@
 #include "base/json.hpp"
 #include "base/trace.hpp"
 #include "engine/comm/transport.hpp"
-#include "launch/timeline_chart.hpp"
+#include "launch/command.hpp"
+#include "launch/report/timeline_chart.hpp"
 #include "launch/validators.hpp"
 
 namespace atl {
