@@ -10,7 +10,7 @@
 
 namespace atl {
 
-// What a program adds to what `atoll` has.
+// A program's additions to `atoll`.
 struct Extensions {
   std::vector<ConvolutionKind> convolutions = {};  // see add_convolutions()
   std::vector<PartitionMethod> partitioners = {};  // see add_partition_methods()

@@ -13,7 +13,7 @@
 
 namespace atl {
 
-// What a command came to.
+// The end of a command.
 struct Outcome {
   int exit_code = 0;        // as that of `atoll`: 0 done, 2 what the caller can mend, 128 + signal
   std::string output = "";  // what it has printed on standard output
@@ -46,7 +46,7 @@ struct OptionDescription {
   std::vector<std::string> words = {};  // the only values, if not empty
   bool required = false;
 };
-// Of a command such as "train". Throws std::exception if there is none of that name.
+// The options of a command such as "train". Throws std::exception if there is none of that name.
 std::vector<OptionDescription> describe_options(const std::string& command);
 
 }  // namespace atl

@@ -1,4 +1,4 @@
-// What a training command line asks for once --plan has been read.
+// A training command line's requests once --plan has been read.
 #pragma once
 
 #include "engine/comm/transport.hpp"

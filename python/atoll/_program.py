@@ -109,7 +109,7 @@ def _end_running():
                 pass
     except KeyboardInterrupt:
         pass
-    # What still runs then is left alone by the engine: see engine.cpp.
+    # The engine leaves alone what still runs then: see engine.cpp.
 
 
 class InProcess:
@@ -282,5 +282,5 @@ def option_words(command, values):
     return words
 
 
-# Of `train`, where the program is not at hand to say it.
+# Flags of `train`, where the program is not at hand to say them.
 _FLAGS = {"resume", "overwrite", "take-over", "trace", "tf32"}

@@ -48,7 +48,7 @@ class CuttingMemoryTest(unittest.TestCase):
             made = run(["generate", "rmat", "--nodes", "3000", "--features", "1", "--out", "small"],
                        folder)
             self.assertEqual(made.returncode, 0, made.stderr)
-            # What the command takes whatever it cuts.
+            # The memory that the command takes whatever it cuts.
             base, _ = peak(["partition", "small", "--parts", "8", "--method", "contiguous"], folder)
             for arguments, cuts in CUTS.items():
                 made = run(["generate", *arguments, "--out", "graph"], folder)

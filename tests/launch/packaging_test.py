@@ -11,7 +11,7 @@ import unittest
 from cli_support import ATOLL
 
 DOCKERFILE = pathlib.Path(__file__).resolve().parents[2] / "launch" / "packaging" / "Dockerfile"
-# Of every Debian system: dpkg and apt need them.
+# Packages of every Debian system: dpkg and apt need them.
 BASE = {"libc6", "libgcc-s1", "libstdc++6", "zlib1g"}
 
 

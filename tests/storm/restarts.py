@@ -116,7 +116,7 @@ def costs(way, options, place, draws):
             os.kill(ranks[draws.choice(sorted(ranks))], signal.SIGKILL)
             seconds.append(job.wait_for_epoch(done + 1) - begin - epoch_s)
     except StoodStill as still:
-        # Of another program, that is what was found.
+        # Another program's standing still is a finding.
         if way != "torchrun" or not seconds:
             raise SystemExit(f"{way}: {still}") from still
         end = f"; then {still}"

@@ -22,8 +22,8 @@ EXCHANGES = {"exact": [], "adaptive": ["--exchange", "quantized", "--bits", "ada
 TRANSPORTS = ("mpi", "local")
 NAMES = [(model, exchange, transport) for model in MODELS for exchange in EXCHANGES
          for transport in TRANSPORTS]
-# What a line of metrics.jsonl says of the computation. Times vary, and bytes do too: the first epoch
-# after a resume fetches once more what is constant.
+# Figures of a line of metrics.jsonl about the computation. Times vary, and bytes do too: the first
+# epoch after a resume fetches once more what is constant.
 NUMBERS = ("epoch", "loss", "train", "valid", "test")
 SUMMARY = ("epochs", "best_epoch", "loss", "train", "valid", "test", "ranks", "mean_bits")
 

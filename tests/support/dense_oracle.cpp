@@ -191,8 +191,8 @@ std::vector<Attended> attended(const Graph& graph, int to, bool with_self) {
   return sources;
 }
 
-// Of edge from -> to, in head h: Velickovic et al. 2018, eq. 3; Brody et al. 2022, eq. 7; the
-// scaled dot product. z of the source, t of the target.
+// The score of edge from -> to, in head h: Velickovic et al. 2018, eq. 3; Brody et al. 2022, eq. 7;
+// the scaled dot product. z of the source, t of the target.
 double attention_score(const Model& model, const std::string& prefix, const std::string& kind,
                        const Matrix& z, const Matrix& t, const Attended& source, int to, int h,
                        int columns) {

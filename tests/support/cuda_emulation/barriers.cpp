@@ -32,7 +32,7 @@ void check_arrival(int thread, const Thread& self, Warp& warp) {
   }
 }
 
-// What everyone receives when the last lane has arrived.
+// Gives everyone their result when the last lane has arrived.
 void complete(int thread, Collective kind, unsigned mask) {
   std::array<std::uint64_t, 32> values{};
   unsigned ballot = 0;

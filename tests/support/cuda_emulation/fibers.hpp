@@ -20,7 +20,7 @@ class Fiber {
   std::function<void()> body_;
   boost::context::fiber inside_;
   boost::context::fiber outside_;
-  // What the thread sanitizer knows the two sides as.
+  // The thread sanitizer's handles of the two sides.
   void* sanitizer_inside_ = nullptr;
   void* sanitizer_outside_ = nullptr;
 };
