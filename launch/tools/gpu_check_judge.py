@@ -87,7 +87,7 @@ def judge_benchmarks(check, folder, text, why):
 
 
 def judge_peer(check, folder, text, why):
-    """What a peer can't do (memory, a missing kernel, the limit) is no failure of ours."""
+    """A peer's limit (memory, a missing kernel, time) is no failure of ours."""
     if why:
         return Verdict("skipped", f"{why}: {last_line(text)}")
     try:

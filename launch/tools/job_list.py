@@ -41,7 +41,7 @@ class Job:
         return pathlib.Path(out, as_path(self.group), as_path(self.mode), f"seed-{self.seed}")
 
     def identity(self):
-        """What decides the job's result, as it stands in job.json: neither the program nor where
+        """The job's part of job.json that decides its result: neither the program nor where
         the run folder is."""
         return {"launcher": list(self.launcher), "dataset": self.dataset,
                 "options": dict(self.options), "seed": self.seed}

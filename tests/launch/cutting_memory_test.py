@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a cut says that it takes of memory, against the largest resident set that it had."""
+"""The memory that a cut says it takes, against the largest resident set that it had."""
 
 import os
 import re

@@ -107,7 +107,7 @@ class GpuPackTest(unittest.TestCase):
                    **{"NVCC_FAILS": "", "NVCC_RELEASE": self.release(), **variables})
 
     def release(self):
-        """Of the CUDA that this build is for, as 13.0."""
+        """The release of CUDA that this build is for, as 13.0."""
         pack = json.loads((self.top / "build" / "pack.json").read_text(encoding="utf-8"))
         return pack.get("cuda", "")
 

@@ -25,7 +25,7 @@ def debian_of(text):
 
 
 def installed_packages(dockerfile):
-    """What the last stage installs."""
+    """The packages that the last stage installs."""
     stage = dockerfile.replace("\\\n", " ").split("\nFROM ")[-1]
     words = re.search(r"apt-get install ([^&]*)", stage)[1].split()
     return {word for word in words if not word.startswith("-")}

@@ -107,7 +107,7 @@ def build_model(options, task):
 
 
 def exported_graph(options, task):
-    """What a module of `atoll export` takes beside x."""
+    """The inputs of a module of `atoll export` beside x."""
     import torch
     from peer_training import Csr
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the death of one of two ranks costs on this machine, in three ways to go on: `atoll launch`;
+"""The cost of one of two ranks' death on this machine, in three ways to go on: `atoll launch`;
 `atoll train --resume` typed at once, for checkpoints after every epoch and after every tenth; and,
 where --python has torch, torchrun with a worker of plain PyTorch (tests/peers/torchrun_epoch.py).
 

@@ -131,7 +131,7 @@ def read_or_none(path):
 
 
 def numbers_of(run):
-    """What the lines of metrics.jsonl say of the computation; a broken line is a violation."""
+    """The computation's figures in the lines of metrics.jsonl; a broken line is a violation."""
     lines = []
     path = os.path.join(run, "metrics.jsonl")
     with open(path, encoding="utf-8") as file:
