@@ -142,7 +142,7 @@ TEST(Differentiate, AddsTermsOfEarlierScopesToThoseOfLaterOnes) {
                          program.operations.begin());
   const Operations middle = backward_lines(program, 1);
   ASSERT_EQ(middle.size(), 3U);
-  // What layer 2 passes past layer 1 is the gradient of its own output, as it is.
+  // Layer 2 passes the gradient of its own output past layer 1, as it is.
   EXPECT_TRUE(middle[2].ends_with(fmt::format("add %{} %{}", loss, program.size() - 5)))
       << to_string(program);
 }
@@ -216,8 +216,8 @@ TEST(Builder, RefusesOtherAggregatesOfWhatAttentionReads) {
       << error.what();
 }
 
-// What the gradient of attention is made of: a half by targets, halo rows that travel back, and a
-// half by sources.
+// The parts of attention's gradient: a half by targets, halo rows that travel back, and a half by
+// sources.
 TEST(Differentiate, AttentionReturnsRowsToTheirOwners) {
   Builder builder(Pass::kTraining, 6, {}, 0);
   builder.begin_layer();
@@ -282,7 +282,7 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
         for (const Operation& op : program.operations) {
           const bool adds_two = op.kind == OpKind::kLayerNormBackward ||
                                 op.kind == OpKind::kNormSums || op.kind == OpKind::kEdgesTerms;
-          // Of additive scores the halo rows' part comes with kAttendHalo, too.
+          // The halo rows' part of additive scores comes with kAttendHalo, too.
           const bool adds_to_score = op.kind == OpKind::kAttendTargets
                                          ? op.attention.score == AttentionScore::kGatv2
                                          : op.kind == OpKind::kAttendSources &&

@@ -1,4 +1,4 @@
-// What is counted for a program is what its backend counts while it runs.
+// The work counted for a program is what its backend counts while it runs.
 #include "engine/program/work.hpp"
 
 #include <gtest/gtest.h>
@@ -156,7 +156,7 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted,
     }
     // How many edges leave halo rows is not known from counts.
     if (config.kind == "rgcn" && parts > 1) expected.erase("spmm");
-    // What weights are made of gets gradients by the same operation; it is small, and not counted.
+    // The sources of weights get gradients by the same operation; it is small, and not counted.
     if (config.edge_scores) expected.erase("head_dots_backward");
     WorkByName found;
     for (const TraceSpan& span : recorder.spans()) {
@@ -176,7 +176,7 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted,
   });
 }
 
-// What the models of the table do not have.
+// Operations that the models of the table do not have.
 Program other_operations(const ModelConfig& config, Pass pass) {
   Builder b(pass, config.features, {}, 0);
   b.begin_layer();
