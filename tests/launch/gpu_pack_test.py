@@ -14,7 +14,7 @@ from cli_support import environment, needs_open_mpi
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("ATOLL_BUILD", ROOT / "build")).resolve()
-TIMEOUT = 120  # seconds; far beyond what any of these commands needs
+TIMEOUT = 300  # seconds; far beyond what any of these commands needs, packing beside builds included
 OF_THE_HOST = re.compile(r"(linux-vdso|.*/ld-linux|lib(c|m|stdc\+\+|gcc_s)\.so)")
 
 # Compiles nothing: everything is then taken from the archive's libraries.
