@@ -88,7 +88,7 @@ class NpzArchive {
   std::filesystem::path scratch_;
   std::int64_t file_bytes_ = 0;
   std::shared_ptr<zip> zip_;
-  // Of members that are read at any position, by their number; made when they are first needed.
+  // Copies of members read at any position, by their number; made when they are first needed.
   using Copies = std::map<std::uint64_t, std::shared_ptr<const RandomFile>>;
   std::shared_ptr<Copies> copies_;
 };

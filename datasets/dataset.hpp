@@ -39,7 +39,7 @@ struct DatasetInfo {
   std::int64_t relations = 0;     // types of edges; 0 = edges have none
   std::int64_t edge_features = 0;  // columns; 0 = none
   std::int64_t node_types = 0;     // 0 = nodes have none
-  // Of each type of nodes, how many of the columns of features it has; the others are 0. Empty: all
+  // Per type of nodes, how many of the columns of features it has; the others are 0. Empty: all
   // have all.
   std::vector<std::int64_t> features_by_type;
   std::array<std::int64_t, 3> links{};  // edges to be predicted: train, valid, test
@@ -82,9 +82,9 @@ class Dataset {
   void validate_checksums() const;
   void validate_labels() const;
 
-  // What is missing to train on split `split_index`, or to predict (features, and the split if
-  // there is any to measure by), with the command that helps: throws Error{kInput}, Error{kOption}
-  // for an index that there isn't.
+  // Refuses a dataset that lacks what training on split `split_index`, or predicting, needs
+  // (features, and the split if there is any to measure by), with the command that helps: throws
+  // Error{kInput}, Error{kOption} for an index that there isn't.
   // trained_features: the model has features of its own.
   void require_trainable(std::int64_t split_index, bool trained_features = false) const;
   void require_predictable(std::int64_t split_index, bool trained_features = false) const;

@@ -73,7 +73,7 @@ Csr merged_rows(const CsrView& csr) {
   return merged;
 }
 
-// What entries `a` and `b` of a graph differ in, or nothing.
+// The first difference between entries `a` and `b` of a graph; empty if there is none.
 std::string difference(const GraphView& graph, std::int64_t a, std::int64_t b) {
   const auto differ = [](const std::string& what, auto first, auto second) {
     return fmt::format("{} is {} one way and {} the other", what, first, second);
@@ -99,7 +99,7 @@ class OrderedEntries {
  public:
   explicit OrderedEntries(const GraphView& graph);
 
-  // Of the entries (row, column); positions for entry().
+  // The range of entries (row, column); positions for entry().
   std::pair<std::int64_t, std::int64_t> between(std::int64_t row, std::int64_t column) const;
   std::int64_t entry(std::int64_t position) const {
     return order_.empty() ? position : order_[position];
@@ -165,7 +165,7 @@ std::pair<std::int64_t, std::int64_t> OrderedEntries::between(std::int64_t row,
   return {begin, first_of(begin, column + 1)};
 }
 
-// What an edge into `row` and the one back differ in, or nothing.
+// A difference between an edge into `row` and the one back; empty if there is none.
 std::string difference_in_row(const GraphView& graph, const OrderedEntries& entries,
                               std::int64_t row) {
   const CsrView& csr = graph.in_edges;

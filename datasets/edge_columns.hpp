@@ -1,5 +1,5 @@
-// What the columns of a text of edges say: by their names in the first line, by the options of the
-// import, or by their order. Internal to datasets/.
+// The meaning of the columns of a text of edges: by their names in the first line, by the options
+// of the import, or by their order. Internal to datasets/.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ enum class EdgeColumn : std::uint8_t {
   kIgnored
 };
 
-// What NetworkX's attributes are read for.
+// The values that NetworkX's attributes are read for.
 enum class Attributes : std::uint8_t { kNothing, kNoWeight, kWeight };
 
 struct EdgeLines {

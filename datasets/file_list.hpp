@@ -23,7 +23,7 @@ void check_file(const std::filesystem::path& path, const Json& entry,
 // One checksum for all files of a list, in its order: XXH3 of the lines "name xxh3\n".
 std::string list_checksum(const Json& files);
 
-// What `work` returns; an Error that it throws says at its end what helps against it.
+// The result of `work`; an Error that it throws says at its end what helps against it.
 template <typename Work>
 auto with_remedy(const std::string& remedy, const Work& work) {
   try {

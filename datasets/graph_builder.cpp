@@ -104,7 +104,7 @@ class Builder {
     if (options_.typed) graph_.types[e] = entry.type;
     if (options_.with_origins) graph_.origins[e] = entry.origin;
   }
-  // Of what fill() has stored.
+  // Column of an entry that fill() has stored.
   std::int32_t column_of(std::int64_t e) const {
     const auto key = static_cast<std::uint32_t>(graph_.csr.col_idx[e]);
     return static_cast<std::int32_t>(options_.directed ? key : key >> 1U);

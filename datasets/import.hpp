@@ -43,7 +43,7 @@ struct ImportOptions {
   std::optional<std::int64_t> classes;  // instead of the largest label + 1
 };
 
-// What an import found besides the data.
+// Findings of an import besides the data.
 struct ImportReport {
   DatasetInfo info;
   std::int64_t self_loops = 0;  // in the source

@@ -128,7 +128,7 @@ fs::path find_list(const fs::path& folder) {
   return lists.front();
 }
 
-// Of a list that was named itself, values of nodes may lie beside it.
+// Values of nodes may lie beside a list that was named itself.
 void warn_of_tables_beside(const fs::path& list) {
   if (!list.filename().string().starts_with("edges.")) return;
   const fs::path folder = list.has_parent_path() ? list.parent_path() : fs::path(".");

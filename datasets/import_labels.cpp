@@ -174,8 +174,8 @@ void ImportSession::labels(ArrayReader reader) {
         : labels(std::move(single), reader.place());
 }
 
-// What --task would make of floating-point labels that are all whole, where they can be classes;
-// empty: they can only be numbers to predict.
+// Uses that --task could make of floating-point labels that are all whole, where they can be
+// classes; empty: they can only be numbers to predict.
 std::string ImportSession::choices(const LabelTally& tally, std::int64_t columns) {
   const std::string none = tally.missing() > 0 ? ", NaN: none" : "";
   if (columns > 1 && !tally.only_bits()) return "";

@@ -27,7 +27,7 @@ const std::vector<std::string> kFeatures = {"features", "x"};
 const std::vector<std::string> kLabels = {"labels", "y"};
 const std::vector<std::string> kNodeTypes = {"node_types", "node_type"};
 
-// Of features of one type of nodes.
+// Names for features of one type of nodes.
 std::vector<std::string> names_by_type(std::size_t type) {
   std::vector<std::string> names;
   for (const std::string& name : kFeatures) names.push_back(fmt::format("{}_{}", name, type));
@@ -44,8 +44,8 @@ std::string first_by_type(const NamedArrays& arrays, std::size_t types) {
   return "";
 }
 
-// What the nodes of one set may be called, in the order of the sets' numbers. NodeSets takes either
-// for what it is.
+// Names for the nodes of one set, in the order of the sets' numbers. NodeSets takes either for what
+// it is.
 struct SetNames {
   std::vector<std::string> mask;
   std::vector<std::string> ids;
@@ -207,7 +207,7 @@ void read_features_by_type(ImportSession& session, NamedArrays& arrays,
   writer->close();
 }
 
-// Of all nodes in one array, or of each type in one of its own.
+// Reads the features of all nodes from one array, or of each type from one of its own.
 void read_features(ImportSession& session, NamedArrays& arrays,
                    std::span<const std::uint16_t> type_of) {
   const NamedArrays::Opener features = arrays.find(kFeatures);

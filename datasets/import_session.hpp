@@ -1,4 +1,4 @@
-// What all importers share: graph, features, labels and splits go through one session, which
+// Common part of all importers: graph, features, labels and splits go through one session, which
 // applies the import options and writes the dataset folder. Internal to datasets/.
 #pragma once
 
@@ -46,7 +46,7 @@ using RowOpener = std::function<FeatureWriter&(std::int64_t columns, const std::
 // Writes so many rows by the writer that it opens, if there are any features.
 using RowStream = std::function<void(std::int64_t rows, const RowOpener& open)>;
 
-// What a source says of its edges beside their ends.
+// A source's values of its edges beside their ends.
 struct EdgeColumns {
   bool weighted = false;
   bool typed = false;
@@ -79,7 +79,7 @@ class ImportSession {
   // arrays. nodes = -1: largest id + 1. Returns the counts, without the graph.
   BuiltGraph graph(const EdgeStream& stream, std::int64_t nodes, const EdgeColumns& columns,
                    const std::string& place);
-  // Of a format whose ids may have gaps: warnings name --renumber.
+  // Called for formats whose ids may have gaps: warnings name --renumber.
   void allow_renumbering() { can_renumber_ = true; }
   // Which id of the source each node is.
   void node_ids(const NodeIds& ids);
@@ -120,7 +120,7 @@ class ImportSession {
 
  private:
   void edge_features(const RowStream& rows, const BuiltGraph& built);
-  // What --features makes of the graph.
+  // Writes the features that --features makes of the graph.
   void write_made_features(const CsrView& csr, bool directed);
   static std::string choices(const LabelTally& tally, std::int64_t columns);
   void write_edge_means();

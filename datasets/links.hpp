@@ -53,7 +53,7 @@ class NodeIdMatrix {
   std::span<const std::int32_t> narrow_;
 };
 
-// What validation or test edges are ranked against.
+// Node pairs that validation or test edges are ranked against.
 struct LinkNegatives {
   NodeIdMatrix ids;
 

@@ -132,7 +132,7 @@ Dataset give_features(const fs::path& folder, const FeatureSource& source, std::
       fail_option("{}: the dataset has {} features; --replace makes others in their place",
                   folder.string(), info.features);
     }
-    // Of a damaged graph they would look as good as any.
+    // Features of a damaged graph would look as good as any.
     dataset.validate_checksums();
     const bool of_edges = source.kind == FeatureKind::kEdges;
     if (of_edges && info.edge_features == 0) {

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What text may hold; nothing of arrays of edges and of what is only read as arrays.
+// The table that text may hold; nothing of arrays of edges and of what is only read as arrays.
 std::optional<TableKind> table_kind(const std::string& name) {
   static const std::map<std::string, TableKind> kKinds = {
       {"features", TableKind::kFeatures}, {"x", TableKind::kFeatures},

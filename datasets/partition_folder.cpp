@@ -45,7 +45,7 @@ void require_writable(const fs::path& folder) {
              folder.string(), std::strerror(errno));
 }
 
-// What of a dataset a partition depends on, besides options.
+// The facts of a dataset that a partition depends on, besides options.
 Json dataset_identity(const DatasetInfo& info) {
   Json json = {
       {"name", info.name},         {"nodes", info.nodes},          {"edges", info.edges},

@@ -37,7 +37,7 @@ bool has_name(const fs::path& path, const std::regex& pattern) {
   return std::regex_match(path.filename().string(), pattern);
 }
 
-// What AtomicFolder locks while it writes the folder.
+// The file that AtomicFolder locks while it writes the folder.
 fs::path lock_of(const fs::path& folder) { return folder.string() + ".lock"; }
 
 // Whether the process that was writing the folder is gone. Programs before 0.2 had no lock: what

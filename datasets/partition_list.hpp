@@ -1,4 +1,4 @@
-// What lies in a folder of partitions: which of them training can use, and which are left over.
+// The content of a folder of partitions: which of them training can use, and which are left over.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ struct PickleValue {
   std::string_view bytes() const { return {text, length}; }  // kBytes
 };
 
-// What a NumPy array, an element type, a class or an object of a class is.
+// A NumPy array, an element type, a class or an object of a class.
 struct PickleObject {
   std::string name;  // kGlobal, kObject: "module.class"; kType, kArray: "<f4", ">f4", ...
   std::vector<std::int64_t> shape;  // kArray

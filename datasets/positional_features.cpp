@@ -293,7 +293,7 @@ class Eigenvectors {
     for (std::int64_t k = 0; k < wanted_; ++k) {
       double largest = 0;
       for (std::int64_t i = 0; i < nodes_; ++i) {
-        // Of entries that rounding alone tells apart the first one counts.
+        // The first of the entries that rounding alone tells apart counts.
         if (std::abs(row(x_, i)[k]) > std::abs(largest) * (1 + 1e-6)) largest = row(x_, i)[k];
       }
       const double scale = std::sqrt(static_cast<double>(nodes_)) * (largest < 0 ? -1 : 1);

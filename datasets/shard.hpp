@@ -16,7 +16,7 @@
 
 namespace atl {
 
-// Of shard.json and partition.json, and part of the name of a partition's folder.
+// Version of shard.json and partition.json, and part of the name of a partition's folder.
 inline constexpr int kShardFormat = 2;
 
 class Shard {
@@ -53,7 +53,7 @@ class Shard {
   std::span<const float> real_labels_;
   std::span<const std::uint8_t> splits_;  // [splits, inner]
 
-  // What the spans show: mapped files, or memory.
+  // Storage behind the spans: mapped files, or memory.
   std::vector<NpyFile> files_;
   LocalGraph local_graph_;
   std::unique_ptr<float, Free> feature_rows_;

@@ -1,5 +1,5 @@
-// What `atoll info` says about a dataset: sizes, degrees, self-loops, splits, classes, checksums
-// and the partitions made so far.
+// Facts that `atoll info` prints about a dataset: sizes, degrees, self-loops, splits, classes,
+// checksums and the partitions made so far.
 #pragma once
 
 #include <array>

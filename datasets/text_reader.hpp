@@ -55,7 +55,7 @@ class LineReader {
   std::int64_t line_number_ = 0;
 };
 
-// What separates the fields of a line: blanks or one comma (with blanks around it), unless it is a
+// Separator of the fields of a line: blanks or one comma (with blanks around it), unless it is a
 // character that the whole file keeps to, so that fields may hold blanks or be empty.
 enum class Separator : char { kBlankOrComma = 0, kComma = ',', kTab = '\t', kSemicolon = ';' };
 
@@ -123,7 +123,7 @@ bool looks_like_number(std::string_view text);
 
 std::string in_small_letters(std::string_view text);  // of ASCII
 
-// What most likely separates the fields of a file that has these lines.
+// The likeliest separator of the fields of a file that has these lines.
 Separator likely_separator(std::span<const std::string> lines);
 
 }  // namespace atl

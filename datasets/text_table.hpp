@@ -15,7 +15,7 @@
 
 namespace atl {
 
-// What the rows of a table stand for, and what may be in them.
+// The meaning of a table's rows, and what may be in them.
 enum class TableKind : std::uint8_t {
   kFeatures,  // columns of text are passed over with a warning; every node has a row
   kLabels,    // words are classes in alphabetical order; nodes without a row have no label

@@ -27,7 +27,7 @@ class TransposedSource : public ByteSource {
   std::shared_ptr<const RandomFile> random_access() override { return file_; }
 
  private:
-  // What is in block_: `rows` x `columns` elements from (row, column) on.
+  // The content of block_: `rows` x `columns` elements from (row, column) on.
   struct Area {
     std::uint64_t row, column, rows, columns;
   };

@@ -105,7 +105,7 @@ std::string where_to_read_on(CLI::App& program) {
   return fmt::format("\nSee '{}{}{} --help'.", program.get_name(), name.empty() ? "" : " ", name);
 }
 
-// What the command line says beside the command's own options.
+// The words of a command line beside the command's own options.
 struct Manner {
   bool help_all = false;
   bool quiet = false;
@@ -162,8 +162,7 @@ void declare(CLI::App& program, Manner& manner) {
   add_help_all(program, manner.help_all);
 }
 
-// What follows from the options that were given. --bits without --exchange means quantized
-// messages.
+// Adds options that follow from those given. --bits without --exchange means quantized messages.
 void complete_options(CLI::App& program) {
   CLI::App* command = selected_command(program);
   if (command == nullptr) return;
@@ -192,8 +191,8 @@ int answer_request(const CLI::App& program, const std::string& request, int exit
   }
 }
 
-// What the error that is being handled says, and the exit code. `everywhere`: every rank sees it if
-// one does, as far as can be known.
+// The text and exit code of the error being handled. `everywhere`: every rank sees it if one does,
+// as far as can be known.
 struct Report {
   std::string message;
   int exit_code = 1;
@@ -223,7 +222,7 @@ Report describe_current_error(CLI::App& program) {
   }
 }
 
-// What messages and hints call the program: a user's own by its file's name.
+// The program's name in messages and hints: a user's own by its file's name.
 std::string name_of(const char* path, const Extensions& extensions) {
   const bool extended = !extensions.convolutions.empty() || !extensions.partitioners.empty();
   const bool own = path != nullptr && extended;
@@ -279,8 +278,8 @@ int run_program(int argc, char** argv, const Extensions& extensions, JobStart& j
   }
 }
 
-// What is printed on standard output while this lives. Commands print with C's functions, and
-// whoever embeds them may have other threads that write to the descriptor: so the stream is
+// Collects what is printed on standard output while this lives. Commands print with C's functions,
+// and whoever embeds them may have other threads that write to the descriptor: so the stream is
 // exchanged, which glibc allows.
 class CapturedOutput {
  public:

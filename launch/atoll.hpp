@@ -10,7 +10,7 @@
 
 namespace atl {
 
-// What a program adds to what `atoll` has. It is an argument of main(): registration by
+// A program's additions to `atoll`. They are an argument of main(): registration by
 // constructors of static objects would depend on their order, and linkers leave unused objects out.
 struct Extensions {
   std::vector<ConvolutionKind> convolutions = {};  // see add_convolutions()

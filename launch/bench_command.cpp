@@ -41,7 +41,7 @@ struct BenchArguments {
   }
 };
 
-// What a report says before any figure: the job itself.
+// A report's beginning, before any figure: the job itself.
 Json describe_job(RankJob& job, const TrainOptions& options, const Transport& transport) {
   const DatasetInfo& dataset = job.data().dataset();
   Json report = {{"dataset", dataset.name},

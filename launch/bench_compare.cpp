@@ -16,13 +16,13 @@ namespace {
 constexpr const char* kVanilla = "vanilla";
 constexpr const char* kExact = "exact";
 
-// What one epoch spent on one channel, on this rank; ms.
+// Times of one epoch on one channel, on this rank; ms.
 struct ChannelMs {
   double central = 0;
   double wait = 0;
 };
 
-// Of a layer's messages in one direction.
+// The slot of a layer's messages in one direction.
 int slot_of(int layer, std::string_view direction) {
   return 2 * layer + (direction == "backward" ? 1 : 0);
 }

@@ -1,4 +1,4 @@
-// What `atoll bench` measures, epoch by epoch, and how it is summed up.
+// Measurements of `atoll bench`, epoch by epoch, and how they are summed up.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// What every subcommand provides to the `atoll` program: one file per subcommand.
+// Subcommands' interface to the `atoll` program: one file per subcommand.
 #pragma once
 
 #include <CLI/CLI.hpp>

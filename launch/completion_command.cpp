@@ -91,7 +91,7 @@ class CommandLineWalk {
     }
   }
 
-  // What may stand where `begun` does.
+  // Words that may stand where `begun` does.
   std::vector<Proposal> proposals(const std::string& begun) const {
     std::vector<Proposal> all;
     const std::size_t equals = begun.find('=');

@@ -37,7 +37,7 @@ struct ConfigValue {
   std::string value;  // as it would be typed on the command line
 };
 
-// What a file of options without tables says, such as RUN/config.toml, in its order. Throws
+// Reads a file of options without tables, such as RUN/config.toml, in its order. Throws
 // Error{kOption} naming file, line and column.
 std::vector<ConfigValue> read_config_values(const std::filesystem::path& path);
 
@@ -50,7 +50,7 @@ struct EffectiveOption {
   bool positional = false;
   bool configurable = true;  // may stand in a file
 };
-// What `command` runs with, defaults included, without --help.
+// The options that `command` runs with, defaults included, without --help.
 std::vector<EffectiveOption> effective_options(const CLI::App& command);
 
 enum class ConfigExtent { kGiven, kAll };  // what was given; and all defaults

@@ -13,7 +13,7 @@
 
 namespace atl {
 
-// What a command came to.
+// The end of a command.
 struct Outcome {
   int exit_code = 0;        // as that of `atoll`: 0 done, 2 what the caller can mend, 128 + signal
   std::string output = "";  // what it has printed on standard output
@@ -35,7 +35,7 @@ void stop_command();
 // Log lines go to `receiver` from now on, which any thread may call.
 void send_log_to(const std::function<void(bool warning, const std::string& line)>& receiver);
 
-// What `atoll reference --json` prints: commands with their options, and metrics.
+// The output of `atoll reference --json`: commands with their options, and metrics.
 std::string describe_commands();
 
 }  // namespace atl

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What each rank may have for itself; everything else must be the same on all ranks.
+// Options that may differ between ranks; everything else must be the same on all ranks.
 constexpr std::array<std::string_view, 2> kOwnOptions = {"threads", "backend"};
 // Environment that shapes results.
 constexpr std::array<const char*, 1> kVariables = {"ATOLL_VECTORS"};
@@ -63,7 +63,7 @@ RankFact contents_fact(const SharedContents& contents, const std::string& path) 
   return fact;
 }
 
-// Of the other commands rank 0 does the work alone.
+// True unless rank 0 does the command's work alone.
 bool runs_on_all_ranks(const CLI::App& command) {
   return command.get_option_no_throw("--transport") != nullptr;
 }

@@ -28,7 +28,7 @@ struct LaunchArguments {
   std::function<bool()> has_ranks;  // whether --ranks-per-host was given
 };
 
-// What the words behind -- say that the supervisor wants to know.
+// Facts for the supervisor in the words behind --.
 struct Training {
   std::filesystem::path run_dir;
   bool has_plan = false;
@@ -90,7 +90,7 @@ Training check_training(const std::vector<std::string>& words) {
   return {run_dir, !train->get_option("--plan")->empty(), partition_words_of(*train)};
 }
 
-// What --spare-partitions asks for, as far as the job could come to need it.
+// Prepares the cuts of --spare-partitions, as far as the job could come to need them.
 void prepare_cuts(const LaunchArguments& arguments, const Training& training, SupervisedJob& job) {
   job.spare_partitions = arguments.spare_partitions;
   if (job.spare_partitions.empty()) return;

@@ -1,4 +1,4 @@
-// What training a model would take of each rank's memory, before anything runs.
+// Memory that training a model would take on each rank, before anything runs.
 #pragma once
 
 #include <string>

@@ -37,7 +37,7 @@ struct PlanArguments {
   std::string measured;
 };
 
-// What messages may travel at; exact always is one of them.
+// Widths that messages may have; exact always is one of them.
 std::vector<int> allowed_bits(const std::string& text) {
   std::vector<int> bits = parse_bits(text).widths;
   if (bits.empty()) {
@@ -47,7 +47,7 @@ std::vector<int> allowed_bits(const std::string& text) {
   return bits;
 }
 
-// What messages travel at without a plan.
+// Width of messages without a plan.
 int start_bits(const TrainOptions& options) {
   if (options.exchange != "quantized") return 32;
   const std::vector<int>& bits = options.message_bits.bits.widths;
@@ -74,7 +74,7 @@ PhaseCorrections measured_corrections(const std::string& folder, const ModelConf
   return common_corrections(run, topology);
 }
 
-// What is planned for: model, cuts, and what the plan says of the graph.
+// The input of planning: model, cuts, and what the plan says of the graph.
 struct PlanInput {
   ModelConfig model;
   PhaseCorrections corrections;

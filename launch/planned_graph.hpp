@@ -1,4 +1,4 @@
-// What `atoll plan` is given to plan for: a dataset that it cuts, or files of shapes.
+// The input of `atoll plan`: a dataset that it cuts, or files of shapes.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ struct NamedShape {
   std::string file;
   GraphShape shape;
 };
-// Of words NAME=FILE or FILE, as of --shape; names are files where none is given. Throws
+// Reads words NAME=FILE or FILE, as of --shape; names are files where none is given. Throws
 // Error{kInput} unless all are of one graph in `ranks` parts, with names of their own.
 std::vector<NamedShape> read_shapes(const std::vector<std::string>& words, int ranks);
 

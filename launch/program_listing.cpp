@@ -44,7 +44,7 @@ ProgramListing::Messages ProgramListing::messages_of(Value value) const {
     return {};
   }
   messages.row_bytes = bytes(padded_columns(op.columns));
-  // What is fetched once travels exactly in every mode.
+  // Rows fetched once travel exactly in every mode.
   if (!bits_.empty() && !op.constant) {
     messages.bits = bits_.at(static_cast<std::size_t>(program_.scope_of(value).layer));
     messages.row_bytes = wire_row_bytes(messages.bits, op.columns, dtype_);
@@ -61,7 +61,7 @@ std::int64_t ProgramListing::rows_of(const Operation& op) const {
   if (computed_alone) return shape_.rows.computed;
   const Reach reach = op.rule->reach;
   if (reach == Reach::kSmall || reach == Reach::kRanks) return 0;
-  // What is made of a kept aggregate is computed for halo rows, too; that itself is fetched.
+  // Results of a kept aggregate are computed for halo rows, too; that itself is fetched.
   const bool more = op.decided.for_placed || (op.decided.for_computed && !op.constant);
   return shape_.rows.own(op.rows_of()) + (more ? shape_.rows.computed : 0);
 }

@@ -35,7 +35,7 @@ class ProgramListing {
   std::int64_t place_bytes(Value value) const;
   std::string figures(Value value) const;
   Json operation_json(Value value, const std::string& scope) const;
-  // Of all messages of an epoch, which kept aggregates have none of.
+  // Columns of all messages of an epoch, which kept aggregates have none of.
   std::int64_t columns_per_halo_row() const;
   std::int64_t validation_loss_bytes() const;
   std::int64_t bytes_per_halo_row() const;

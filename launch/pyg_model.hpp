@@ -1,5 +1,5 @@
-// What `atoll export` writes for PyTorch Geometric beside the weights: a description of the model,
-// and python/atoll/pyg_model.py, which builds the modules from it.
+// Files that `atoll export` writes for PyTorch Geometric beside the weights: a description of the
+// model, and python/atoll/pyg_model.py, which builds the modules from it.
 #pragma once
 
 #include <cstddef>

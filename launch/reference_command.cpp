@@ -52,7 +52,7 @@ std::string table_of(const std::string& title, const std::vector<OptionDescripti
   return text;
 }
 
-// What --help says at its end, with its examples as a block of code.
+// The end of --help, with its examples as a block of code.
 std::string footer_of(const std::string& footer) {
   std::string text = "\n";
   bool in_code = false;
@@ -76,7 +76,7 @@ std::string usage_of(const ListedCommand& command) {
 
 using OptionGroups = std::map<std::string, std::vector<OptionDescription>>;
 
-// Of every group of options what all commands that have the group agree on, if it is worth a table
+// Options of every group on which all commands that have the group agree, if that is worth a table
 // of its own.
 OptionGroups shared_options(const std::vector<ListedCommand>& commands) {
   OptionGroups shared;

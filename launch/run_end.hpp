@@ -1,4 +1,4 @@
-// What whoever ends a run is told: that the signal was heard, and the command that goes on.
+// Messages to whoever ends a run: that the signal was heard, and the command that goes on.
 #pragma once
 
 #include <filesystem>

@@ -28,7 +28,7 @@ struct HelpScreen {
   const char* examples;
 };
 
-// What most people need, in a line each. Defaults are the options' own.
+// Options that most people need, in a line each. Defaults are the options' own.
 const std::vector<HelpScreen>& screens() {
   static const std::vector<HelpScreen> kHelpScreens = {
       {.command = "train",

@@ -10,7 +10,7 @@ namespace atl {
 // `all`. Call after all are declared.
 void add_help_all(CLI::App& program, bool& all);
 
-// What --help prints for `command`, if it has a screen of its own; else "".
+// The output of --help for `command`, if it has a screen of its own; else "".
 std::string short_help(const CLI::App& command);
 
 }  // namespace atl

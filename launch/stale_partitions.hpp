@@ -1,4 +1,4 @@
-// What commands say that change a dataset, of the partitions made before.
+// Words of commands that change a dataset about the partitions made before.
 #pragma once
 
 #include <fmt/format.h>

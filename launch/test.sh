@@ -15,7 +15,7 @@ logs=build/logs
 
 echo "Atoll tests; full output in $logs"
 step "Installing packages" $logs/packages.log bash launch/install-packages.sh --tests
-# What reads the machine code of kernels; the test of it is skipped where it can't be had.
+# Tools that read the machine code of kernels; their test is skipped where they can't be had.
 if { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; } >/dev/null &&
   ! python3 tests/kernels/gpu_code.py --tools build/disassembler >/dev/null; then
   python3 -m pip install --quiet --timeout 5 --retries 1 --target build/disassembler nvidia-cuda-cuobjdump \

@@ -29,7 +29,7 @@
 namespace atl {
 namespace {
 
-// Of a run whose loss ends far above where it began: its model is of little use, though complete.
+// Exit code if the loss ends far above where it began: the model is of little use, though complete.
 const int kDivergedExit = Error(ErrorKind::kDiverged, "").exit_code();
 
 void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
@@ -94,7 +94,7 @@ void choose_run_dir(const TrainArguments& arguments, Transport& transport, Train
   options.run_dir = folder;
 }
 
-// What only the folder of a run can serve. config: the file of --config, or empty.
+// Refuses options that only a run's folder can serve. config: the file of --config, or empty.
 void require_sense(const TrainArguments& arguments, const std::filesystem::path& config) {
   if (arguments.resume && arguments.overwrite) {
     fail_option("--resume, --overwrite: go on with a run or start anew, not both");

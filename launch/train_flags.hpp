@@ -10,7 +10,7 @@
 
 namespace atl {
 
-// What --run-dir says where nothing is to be kept.
+// The value of --run-dir where nothing is to be kept.
 inline constexpr const char* kNoRunDir = "none";
 
 struct TrainFlags {

@@ -42,7 +42,7 @@ void run_train_policy(const PolicyArguments& arguments) {
                progress.round + 1, progress.epoch + 1, progress.samples, progress.loss,
                100 * progress.accuracy);
     std::fflush(stdout);
-    // What there is can be used, and gone on from, at any time.
+    // Weights so far can be used, and gone on from, at any time.
     write_atomically(arguments.out, policy_weights(network));
   });
   fmt::print(

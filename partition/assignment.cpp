@@ -18,7 +18,7 @@ struct Matrices {
   std::span<const double> link_cost;
   int parts = 0;
 
-  // Of both directions between two ranks with these parts on them.
+  // The cost of both directions between two ranks with these parts on them.
   double pair(int rank, int part, int other_rank, int other_part) const {
     return static_cast<double>(volume[part * parts + other_part]) *
                link_cost[rank * parts + other_rank] +
@@ -166,7 +166,7 @@ std::vector<int> greedy_order(const Matrices& matrices) {
   return order;
 }
 
-// What the ranks `a` and `b` would save by changing their parts.
+// The saving if the ranks `a` and `b` exchange their parts.
 double saving(const Matrices& matrices, std::span<const int> order, int a, int b) {
   double before = matrices.pair(a, order[a], b, order[b]);
   double after = matrices.pair(a, order[b], b, order[a]);

@@ -35,7 +35,7 @@ class FilePartitioner : public Partitioner {
 
   std::vector<std::int32_t> partition(const PartitionProblem& problem) const override {
     std::vector<std::int32_t> part_of = read(problem);
-    // What was made elsewhere is changed on request only.
+    // A cut made elsewhere is changed on request only.
     if (problem.refine == Refinement::kOff) {
       validate_partition(
           problem, part_of,

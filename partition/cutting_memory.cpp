@@ -1,4 +1,4 @@
-// What cutting takes of memory, from what the structures hold and METIS was seen to take.
+// Memory that cutting takes, from what the structures hold and METIS was seen to take.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,24 +12,25 @@ namespace atl {
 
 namespace {
 
-// Of every cut: a weight of a node, in 64 bits until it is scaled; parts, and lists of their nodes
-// while they grow. 29 bytes were seen per node, of 3 million nodes, with one weight.
+// Memory of every cut: a weight of a node, in 64 bits until it is scaled; parts, and lists of their
+// nodes while they grow. 29 bytes were seen per node, of 3 million nodes, with one weight.
 constexpr std::int64_t kPerWeight = 8 + 4;
 constexpr std::int64_t kPerNode = 5 * 4;
 
-// Of METIS. The products shape, 124 million entries in 8 parts, took 7.3 GB.
+// Memory of METIS. The products shape, 124 million entries in 8 parts, took 7.3 GB.
 constexpr std::int64_t kMetisPerEntry = 60;
 constexpr std::int64_t kMetisPerNode = 100;
-// Of contracted graphs, where it counts edges between parts: 29 were seen on R-MAT.
+// Memory of METIS on contracted graphs, where it counts edges between parts: 29 were seen on R-MAT.
 constexpr std::int64_t kMetisPerContracted = 32;
 
-// Of communities: weights once more, communities, wishes, sizes, the order with its keys; and the
-// contracted graph, at worst as large as the graph itself. METIS cuts what is left.
+// Memory of communities: weights once more, communities, wishes, sizes, the order with its keys;
+// and the contracted graph, at worst as large as the graph itself. METIS cuts what is left.
 constexpr std::int64_t kCommunitiesPerNode = 64;
 constexpr std::int64_t kCommunitiesPerEntry = 8;
 
-// Of halo rows (partition/halo_rows.hpp): a count of pins, the part it is of and the pins combined;
-// a count of nets near a part; and of a node its moves, as they are proposed, gathered and sorted.
+// Memory of halo rows (partition/halo_rows.hpp): a count of pins, the part it is of and the pins
+// combined; a count of nets near a part; and of a node its moves, as they are proposed, gathered
+// and sorted.
 constexpr std::int64_t kPerPinCount = 4 + 2 + 4;
 constexpr std::int64_t kPerNodeAndPart = 4;
 constexpr std::int64_t kMovesPerNode = 64;

@@ -15,7 +15,7 @@
 
 namespace atl {
 
-// What a node would gain in which part.
+// A node's best move: its gain, and to which part.
 struct Proposal {
   std::int64_t gain = 0;
   std::int32_t node = -1;
@@ -54,7 +54,7 @@ class Descent {
     objective_.move(p.node, p.to);
   }
 
-  // Of all nodes for which `wanted` holds, in no order.
+  // Proposals for all nodes for which `wanted` holds, in no order.
   template <typename Wanted>
   std::vector<Proposal> propose(bool any, const Wanted& wanted) {
     const auto nodes = static_cast<std::int64_t>(part_of_.size());

@@ -46,8 +46,8 @@ std::int64_t PinCounts::slot(std::int64_t net, int part) const {
 
 namespace {
 
-// Of a net: the parts with pins, and those with one. Counts lie too far apart to be read for every
-// pin of every net.
+// A net's parts with pins, and those with one. Counts lie too far apart to be read for every pin of
+// every net.
 struct PartBits {
   std::uint64_t present = 0;
   std::uint64_t single = 0;

@@ -103,7 +103,7 @@ class HaloRows {
   std::span<std::int32_t> part_of_;
   int parts_;
   std::vector<PinCounts> counts_;
-  // Of each node, [nodes, parts] and [nodes]: rows of its nets with pins in a part, and of those of
+  // Per node, [nodes, parts] and [nodes]: rows of its nets with pins in a part, and of those of
   // which it is the only pin in its part. A move to part b gains alone + near(b) - near(own).
   std::vector<std::int32_t> near_;
   std::vector<std::int32_t> alone_;

@@ -1,4 +1,4 @@
-// What halo rows cost on machines with islands of fast links: a row between islands counts as
+// Prices of halo rows on machines with islands of fast links: a row between islands counts as
 // several inside.
 #pragma once
 

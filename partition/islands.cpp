@@ -167,7 +167,7 @@ std::vector<std::int32_t> cut_islands(const Partitioner& partitioner,
                                       const PartitionProblem& problem) {
   std::vector<std::int32_t> twice = cut_twice(partitioner, problem);
   std::vector<std::int32_t> gathered = cut_and_gather(partitioner, problem);
-  // What a partitioner leaves undone would spoil the comparison.
+  // Empty or overfull parts that a partitioner leaves would spoil the comparison.
   validate_assignment(problem, twice);
   repair_empty_parts(problem, twice);
   rebalance(problem, twice);

@@ -44,8 +44,8 @@ struct LocalMatrixView {
   std::span<const std::int64_t> split;  // per row: index into col_idx of its first remote column
   HaloListsView halo;
   std::span<const GlobalId> halo_ids;  // global id of each halo row
-  // Of every entry of csr, in its order; empty: edges have none. The forward matrix alone has them:
-  // that of a directed graph's transpose is without.
+  // Types of csr's entries, in its order; empty: edges have none. The forward matrix alone has
+  // them: that of a directed graph's transpose is without.
   std::span<const std::uint16_t> edge_types = {};
   std::span<const float> edge_features = {};  // [entries, edge_feature_columns]
   std::int64_t edge_feature_columns = 0;
@@ -115,7 +115,7 @@ struct LocalGraph {
 struct GraphView {
   CsrView in_edges;
   bool symmetric = true;  // in_edges equals its transpose, values, types and features included
-  // Of every entry of in_edges; empty: edges have none.
+  // Types of in_edges' entries; empty: edges have none.
   std::span<const std::uint16_t> edge_types = {};
   std::span<const float> edge_features = {};  // [entries, edge_feature_columns]
   std::int64_t edge_feature_columns = 0;

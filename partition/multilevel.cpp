@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kSeedStep = 1000;  // between seeds of one cut
 
-// Of the nodes below what `above` says of their communities, and the reverse.
+// Per node below, the value that `above` has for its community; gathered() is the reverse.
 std::vector<std::int32_t> taken_apart(const Communities& communities,
                                       const std::vector<std::int32_t>& above) {
   std::vector<std::int32_t> below(communities.of.size());
@@ -102,7 +102,7 @@ std::vector<Multilevel::Level> Multilevel::coarsen(std::vector<std::int32_t> par
     }
     Level next;
     next.communities = find_communities(graph, bounds, part_of, rounds, seed + levels.size());
-    // What hardly shrinks any more won't reach the target.
+    // A graph that hardly shrinks any more won't reach the target.
     if (next.communities.count * 20 > graph.nodes() * 19) break;
     next.graph = contract(graph, next.communities);
     if (detailed_ && problem_.objective == PartitionObjective::kVolume) {
@@ -169,7 +169,7 @@ std::vector<std::int32_t> Multilevel::cut_last(const Level& level) const {
   constexpr int kCuts = 8;
   const Activity activity("cutting communities by METIS");
   const GraphLevel graph = level.graph.level();
-  // What did not shrink takes METIS long.
+  // METIS takes long for a graph that did not shrink.
   if (level.rows.empty() || graph.nodes() > 2 * last_level_) return cut_by_metis(graph, problem_);
   const LevelNets nets(level);
   PartitionProblem problem = problem_;
@@ -265,7 +265,7 @@ std::vector<std::int32_t> Multilevel::combine(std::vector<std::int32_t> one,
 
 void Multilevel::refine(std::span<std::int32_t> part_of) const {
   if (problem_.objective != PartitionObjective::kVolume) return;
-  // What combine() left has been searched, and has less to gain.
+  // The result of combine() has been searched, and has less to gain.
   const bool combined = problem_.method == "auto" && detailed_ && !is_small();
   const int cycles = combined ? 1 : 2;
   const Activity activity("improving the cut");

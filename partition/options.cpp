@@ -259,7 +259,7 @@ PartitionOptions parse_partition_options(const Json& json, int parts,
       options.node_order = parse_node_order(json_field<std::string>(json, "node_order", file));
     }
   } catch (const Error& error) {
-    // What is an option on the command line is a field here.
+    // Options on the command line are fields here.
     if (error.kind() != ErrorKind::kOption) throw;
     fail_input("{}: {}", file.string(), error.what());
   }

@@ -1,4 +1,4 @@
-// What every part holds of each quantity that is balanced, and may hold, while nodes move.
+// The load of every part in each quantity that is balanced, and its bound, while nodes move.
 #pragma once
 
 #include <algorithm>

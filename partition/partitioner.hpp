@@ -91,7 +91,7 @@ PartitionOptions parse_partition_options(const Json& json, int parts,
 // there is one positive weight per part.
 std::vector<double> normalised_shares(const std::vector<double>& weights, int parts);
 
-// What a partitioner is given: options resolved to numbers.
+// The input of a partitioner: options resolved to numbers.
 struct PartitionProblem {
   GraphView graph;
   std::string method;  // for messages, which advise another one
@@ -151,7 +151,7 @@ Refinement effective_refinement(const PartitionOptions& options);
 void check_partition_method(const std::string& method);
 // Throws as check_partition_method.
 std::unique_ptr<Partitioner> make_partitioner(const PartitionOptions& options);
-// What names a file of parts. Throws Error{kInput} if it can't be read.
+// Checksum that names a file of parts. Throws Error{kInput} if it can't be read.
 std::string parts_file_checksum(const std::filesystem::path& file);
 
 std::unique_ptr<Partitioner> make_auto_partitioner();
@@ -171,7 +171,7 @@ std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           const PartitionOptions& options,
                                           std::span<const std::uint8_t> split);
 
-// What is known of a graph before it is read.
+// Facts known of a graph before it is read.
 struct GraphSize {
   std::int64_t nodes;
   std::int64_t edges;  // as stored

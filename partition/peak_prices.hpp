@@ -41,7 +41,7 @@ class PeakPrices {
     for (const Traffic& traffic : traffic_) rows += traffic.rows;
     return rows / 2;  // each is sent and received
   }
-  // What the part that sends or receives most does so; directions follow each other and add up.
+  // Traffic of the part that sends or receives most; directions follow each other and add up.
   std::int64_t peak() const {
     std::int64_t rows = 0;
     for (std::size_t d = 0; d < highest_.size(); ++d) rows += peak(d);

@@ -94,7 +94,7 @@ class PricedRows {
       if (part != owner) prices_.count(d, owner, part, by);
     });
   }
-  // What others' rows gain if the node reads them from each part instead.
+  // Gains of others' rows if the node reads them from each part instead.
   void add_as_reader(std::size_t d, std::int32_t node, std::vector<std::int64_t>& gains) const {
     static thread_local std::vector<std::int64_t> rows;  // that the node reads, of each part
     rows.assign(gains.size(), 0);
@@ -116,7 +116,7 @@ class PricedRows {
     }
     for (std::int64_t& gain : gains) gain += saved;
   }
-  // What the node's own row gains if each part owns it instead.
+  // Gains of the node's own row if each part owns it instead.
   void add_as_owner(std::size_t d, std::int32_t node, std::vector<std::int64_t>& gains) const {
     const int own = part_of_[node];
     counts_[d].for_each_count(node, [&](int reader, std::int32_t pins) {

@@ -1,4 +1,4 @@
-// What a partition costs: edges cut, halo rows per pair of parts, and how even the parts are.
+// The costs of a partition: edges cut, halo rows per pair of parts, and how even the parts are.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What partitioners leave undone: parts without a node, and parts above the bound.
+// Mends what partitioners leave undone: parts without a node, and parts above the bound.
 #include <algorithm>
 #include <cmath>
 

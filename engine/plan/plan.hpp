@@ -1,4 +1,4 @@
-// The decisions of a search for one graph, one model and one machine: plan.json, which
+// The decisions of a strategy search for one graph, one model and one machine: plan.json, which
 // `atoll plan` writes and `atoll train --plan` follows (docs/placement.md).
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace atl {
 
 struct Plan {
-  // What it was made for. Training by it refuses anything else.
+  // Training by the plan refuses any other graph, ranks or model.
   std::string dataset;  // name
   std::string dataset_checksum;
   std::string shape;  // file of a shape that stood for the dataset; empty: none
@@ -25,7 +25,7 @@ struct Plan {
   std::vector<LayerPlan> layers;
   SumRoute gradient_sum;
 
-  // What the simulator expects, for reports; ms per epoch.
+  // The simulator's expectations, for reports; ms per epoch.
   double predicted_ms = 0;
   double default_ms = 0;      // without a plan
   double lower_bound_ms = 0;  // of any order of the plan's work

@@ -12,7 +12,7 @@ const char* const kChartStyle = R"css(
 
 const char* const kChartScript = R"js(<script>
 "use strict";
-// What the series have at the epoch next to `pixel` of the drawing: null where none has any.
+// The series' values at the epoch next to `pixel` of the drawing: null where none has any.
 function valuesAt(chart, pixel) {
   const wanted = chart.low + (pixel - chart.left) / (chart.right - chart.left) *
     (chart.high - chart.low);

@@ -1,5 +1,5 @@
-// What a page with line charts needs to show the values under the pointer: without it the charts
-// are as they are.
+// Script that shows the values of line charts under the pointer: without it the charts are as they
+// are.
 #pragma once
 
 namespace atl {

@@ -63,7 +63,7 @@ bool has_effect(const Values& values, std::string_view option) {
   });
 }
 
-// What the tables of options say of one.
+// An option's entry in the tables of options.
 struct Described {
   std::string group = "Run";
   std::string help;

@@ -1,4 +1,4 @@
-// What compared runs were told to do: the options they share, and those in which they differ.
+// Options of compared runs: those they share, and those in which they differ.
 #pragma once
 
 #include <string>

@@ -77,7 +77,7 @@ std::vector<std::string> display_names(const std::vector<RunRecord>& runs) {
   return names;
 }
 
-// What the run's scores are called: as its summary says, else as that of another run on the same
+// The name of the run's scores: as its summary says, else as that of another run on the same
 // dataset; "score" where nothing tells.
 std::string metric_of(const RunRecord& run, const std::vector<RunRecord>& runs) {
   const auto named = [](const RunRecord& of) {
@@ -118,7 +118,7 @@ bool communicates(const RunRecord& run) {
       run.epochs, [](const EpochRecord& epoch) { return epoch.bytes_sent.value_or(0) > 0; });
 }
 
-// What charts mark: where a run was disturbed.
+// True for events that charts mark: a run was disturbed.
 bool is_mark(const RunEvent& event) {
   return event.event == "failed" || event.event == "regrown" || event.event == "gave_up";
 }
@@ -250,7 +250,7 @@ std::string format_cell(const Json& value, CellKind kind) {
   return "";
 }
 
-// What the epochs of a run that has not ended tell, as its summary would say it.
+// The summary of a run that has not ended, from its epochs.
 Json summary_of_epochs(const RunRecord& run, const std::string& metric) {
   Json summary = {{"epochs", run.epochs.size()}};
   const EpochRecord* best = nullptr;
@@ -429,7 +429,7 @@ std::string draw_same_options(const Page& page, const std::vector<ComparedOption
   return html;
 }
 
-// What happened to runs under `atoll launch`.
+// The events of runs under `atoll launch`.
 std::string draw_events(const Page& page) {
   std::vector<TableRow> rows;
   std::vector<TableColumn> columns = {{"time", false, {}},
@@ -463,7 +463,7 @@ std::string draw_all_bits(const Page& page) {
          "</div>\n";
 }
 
-// What the summaries of runs say of their test nodes, beside the metric: a row per run.
+// Scores of test nodes in the summaries of runs, beside the metric: a row per run.
 std::string draw_metrics(const Page& page) {
   std::vector<TableColumn> columns;
   for (std::size_t i = 0; i < page.runs.size(); ++i) {

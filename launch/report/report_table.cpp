@@ -9,7 +9,7 @@
 namespace atl {
 namespace {
 
-// Of the page's font, generously: a table that becomes cards a little early is still read.
+// Width of the page's font, generously: a table that becomes cards a little early is still read.
 constexpr std::size_t kLetterPixels = 8;
 constexpr std::size_t kCellPixels = 22;  // padding of a cell
 constexpr std::size_t kPagePixels = 60;  // beside the table

@@ -101,7 +101,7 @@ std::vector<std::pair<double, double>> drawn_points(const ChartSeries& series) {
   return drawn;
 }
 
-// What chart_script.hpp reads.
+// Data for chart_script.hpp.
 std::string chart_data(const LineChart& chart, const Axis& x) {
   Json data = {{"label", chart.x_label}, {"width", kWidth}, {"left", x.first_pixel},
                {"right", x.last_pixel},  {"low", x.low},    {"high", x.high},

@@ -24,7 +24,7 @@ constexpr double kLegend = 22;
 constexpr double kLegendColumn = 150;
 constexpr double kLeastWidth = 0.3;  // pixels; less is not seen
 
-// What is drawn alike.
+// Spans that are drawn alike.
 struct Kind {
   const char* name;
   const char* color;

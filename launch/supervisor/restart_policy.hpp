@@ -1,4 +1,4 @@
-// What a supervised job is started with, attempt by attempt, and when it is given up.
+// The words that a supervised job is started with, attempt by attempt, and when it is given up.
 #pragma once
 
 #include <optional>

@@ -32,9 +32,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Of a rank that found something that only its user can mend.
+// Exit code of a rank that found something that only its user can mend.
 const int kBadInput = Error(ErrorKind::kInput, "").exit_code();
-// Of a run that went out of bounds, or ended far above its first loss.
+// Exit code of a run that went out of bounds, or ended far above its first loss.
 const int kDiverged = Error(ErrorKind::kDiverged, "").exit_code();
 constexpr milliseconds kLook{50};
 constexpr milliseconds kStartLook{1000};
@@ -236,9 +236,8 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
 
 Supervisor::End Supervisor::end_of(int exit_code, std::string& why) const {
   if (exit_code == 0) return End::kDone;
-  // What the same words have trained before is no error of theirs: a machine has changed (a device
-  // or a disk is gone). Once this attempt trains, it is what the user can mend, such as a full
-  // disk.
+  // Words that have trained before are not at fault: a machine has changed (a device or a disk is
+  // gone). Once this attempt trains, it is what the user can mend, such as a full disk.
   const bool has_trained = std::ranges::any_of(port_.ranks(), [](auto& r) { return r.epoch > 0; });
   if (exit_code == kBadInput && (has_trained || epoch_ == 0)) return End::kBadInput;
   const bool by_signal = exit_code == 128 + SIGUSR1;

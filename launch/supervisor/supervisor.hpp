@@ -106,7 +106,7 @@ class Supervisor {
   Clock::time_point last_look_ = Clock::now();
   std::size_t cuts_begun_ = 0;
   std::unique_ptr<ChildProcess> cut_;
-  // Of the last failure, until an epoch follows it.
+  // Time of the last failure, until an epoch follows it.
   std::optional<Clock::time_point> failed_at_;
 };
 

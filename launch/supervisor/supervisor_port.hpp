@@ -11,7 +11,7 @@
 
 namespace atl {
 
-// What is known of one rank of the job.
+// Knowledge of one rank of the job.
 struct RankSigns {
   using Clock = std::chrono::steady_clock;
 
@@ -42,7 +42,7 @@ class SupervisorPort {
   // Waits for at most so long, and takes in what has come.
   void poll(std::chrono::milliseconds most);
 
-  // Of this attempt, in the order in which they came.
+  // Signs of this attempt's ranks, in the order in which they came.
   const std::deque<RankSigns>& ranks() const { return ranks_; }
   // The hosts whose probes have come ("probe KEY LABEL").
   const std::vector<std::string>& probes() const { return probes_; }

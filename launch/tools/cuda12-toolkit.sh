@@ -37,7 +37,7 @@ mkdir -p "$(dirname "$folder")"
 work=$(mktemp -d "$folder.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 pip=$work/pip
-# What the kernels' table of machine code was compared with; other versions may do as well.
+# Versions that the kernels' table of machine code was compared with; other versions may do as well.
 packages=(nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-nvcc-cu12==12.9.86
   nvidia-cuda-cccl-cu12==12.9.27 nvidia-nvtx-cu12==12.9.79 nvidia-cublas-cu12==12.9.1.4
   nvidia-cusparse-cu12==12.5.10.65 nvidia-nvjitlink-cu12==12.9.86 nvidia-nccl-cu12==2.28.9)

@@ -9,7 +9,7 @@ on_host() {
   exec ip netns exec "$1" unshare --uts \
     sh -c 'echo "$0" >/proc/sys/kernel/hostname && exec "$@"' "$@"
 }
-# What mpirun calls to start its daemon on another host: [options] ADDRESS COMMAND...
+# The command with which mpirun starts its daemon on another host: [options] ADDRESS COMMAND...
 agent() {
   while [[ ${1:-} == -* ]]; do shift; done
   local host=$name-h${1##*.}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What passes between the hosts of an emulated cluster: counters of their cards, and the rates that
+"""Traffic between the hosts of an emulated cluster: counters of their cards, and the rates that
 plain sockets reach. Started by emulated-cluster, which knows the hosts:
 
     emulated_cluster_traffic.py status|measure OPTION... SWITCH HOST=ADDRESS..."""

@@ -56,7 +56,7 @@ build_release() {
 if [ -z "$only_words" ]; then
   [ -x "$build/atoll" ] || build_release
   prepare_mpi
-  # Of packed programs: where their OpenMPI lies.
+  # Packed programs' environment: where their OpenMPI lies.
   if [ -f "$build/environment.sh" ]; then . "$build/environment.sh"; fi
   ATOLL_GPU_CHECK_LIBRARIES=${LD_LIBRARY_PATH:-}
   found=$(library_folders)

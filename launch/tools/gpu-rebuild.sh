@@ -30,7 +30,7 @@ done
 for tool in "${NVCC:-nvcc}" "${CXX:-c++}"; do
   command -v "$tool" >/dev/null || refuse "$tool is not installed"
 done
-# What was not compiled anew, and the runtime in the programs, is of the archive's CUDA.
+# Code that was not compiled anew, and the runtime in the programs, is of the archive's CUDA.
 packed=$(cat "$build/link/cuda.release")
 found=$("${NVCC:-nvcc}" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
 [ "${found%%.*}" = "${packed%%.*}" ] ||

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What an epoch would take at least on many GPUs, kernel by kernel: `atoll plan` simulates it on a
+"""The least time of an epoch on many GPUs, kernel by kernel: `atoll plan` simulates it on a
 machine whose kernels and links run at the rates of the data sheet.
 
 gpu_bounds.py FILE [--graph NAME] [--storage bf16|f32] [--atoll PROGRAM] [OPTION OF ATOLL PLAN...]

@@ -7,7 +7,7 @@ import re
 import shutil
 import tarfile
 
-# Of a longer log the beginning and the end are kept, the less the larger all is together: where
+# The beginning and the end of a longer log are kept, the less the larger all is together: where
 # results come back file by file, larger ones may be left there.
 LOG_BYTES = (512 * 1024, 128 * 1024, 32 * 1024, 8 * 1024)
 ARCHIVE_BYTES = 16 << 20

@@ -12,7 +12,7 @@ RAN = re.compile(r"^\[ +(?:OK|FAILED) +\] .*\([0-9]+ ms\)$", re.MULTILINE)
 SKIPPED = re.compile(r"^\[ +SKIPPED +\] .*\([0-9]+ ms\)$", re.MULTILINE)
 FAILED = re.compile(r"^\[ +FAILED +\] (.*) \([0-9]+ ms\)$", re.MULTILINE)
 
-# What ncu calls the figures that say what a kernel waits for.
+# Names of ncu for the figures that say what a kernel waits for.
 COUNTERS = {"Duration": "duration", "Memory Throughput": "memory", "DRAM Throughput": "dram_percent",
             "L2 Hit Rate": "l2_hit_percent", "L1/TEX Hit Rate": "l1_hit_percent",
             "Compute (SM) Throughput": "sm_percent", "Achieved Occupancy": "occupancy_percent",
@@ -87,7 +87,7 @@ def judge_benchmarks(check, folder, text, why):
 
 
 def judge_peer(check, folder, text, why):
-    """What a peer can't do (memory, a missing kernel, the limit) is no failure of ours."""
+    """A peer's limit (memory, a missing kernel, time) is no failure of ours."""
     if why:
         return Verdict("skipped", f"{why}: {last_line(text)}")
     try:

@@ -1,4 +1,4 @@
-"""What gpu-check.sh can check, the most valuable first, and what each check needs."""
+"""The checks of gpu-check.sh, the most valuable first, and what each check needs."""
 
 import dataclasses
 import fnmatch
@@ -65,7 +65,7 @@ def epochs_of(setting, stage, dataset, seconds):
 
 
 def start(setting):
-    """What a user types first: with this alone failing, nothing else is worth its time."""
+    """A user's first command: with this alone failing, nothing else is worth its time."""
     yield Check("start", "train", "plain",
                 [f"{setting.build}/atoll", "train", setting.folder_of("small"), "--backend", "cuda",
                  "--hidden", "32", "--epochs", "20", "--run-dir", "none"], 10, needs=("small", 1))
@@ -86,7 +86,7 @@ def tests(setting):
 
 
 def card(setting):
-    """What the project's card says, in one command: cuSPARSE, and messages of adaptive widths."""
+    """The project's card, in one command: cuSPARSE, and messages of adaptive widths."""
     words = bench(setting, "ogbn-arxiv", "--spmm", "cusparse", "--exchange", "quantized", "--bits",
                   "adaptive", "--transport", "local", "--ranks", "2", profile=False)
     yield Check("card", "card_two_ranks", "epochs", words, 3, needs=("ogbn-arxiv", 2),

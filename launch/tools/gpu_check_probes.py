@@ -1,4 +1,4 @@
-"""What a host may lack: a check that needs it is skipped with the reason, not failed."""
+"""Probes for what a host may lack: a check that needs it is skipped with the reason, not failed."""
 
 import os
 import shutil

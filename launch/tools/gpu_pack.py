@@ -126,7 +126,7 @@ def kernel_compiler(build):
 
 
 def pack_kernels(build, pack):
-    """What compiling kernels anew takes: nvcc's words, and headers of other projects that kernels
+    """Packs tools to compile kernels anew: nvcc's words, and headers of other projects that kernels
     include, with those that lie beside them. Returns what they were compiled for."""
     compiler, flags = kernel_compiler(build)
     if not flags:

@@ -13,7 +13,7 @@ except ImportError:  # before Python 3.11
 
 LIST_KEYS = ("group", "options", "modes", "seeds")
 GROUP_KEYS = ("name", "dataset", "launcher", "options", "modes", "seeds", "per-seed")
-# What the list itself sets for each job.
+# Options that the list itself sets for each job.
 RESERVED_OPTIONS = ("config", "dataset", "overwrite", "resume", "run-dir", "seed", "take-over")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
 OPTION = re.compile(r"[a-z][a-z0-9-]*")
@@ -41,7 +41,7 @@ class Job:
         return pathlib.Path(out, as_path(self.group), as_path(self.mode), f"seed-{self.seed}")
 
     def identity(self):
-        """What decides the job's result, as it stands in job.json: neither the program nor where
+        """The job's part of job.json that decides its result: neither the program nor where
         the run folder is."""
         return {"launcher": list(self.launcher), "dataset": self.dataset,
                 "options": dict(self.options), "seed": self.seed}

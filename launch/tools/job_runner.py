@@ -44,7 +44,7 @@ def identity_of(record):
 
 
 def summary_of(job, out):
-    """What a finished job has measured; None if it has not finished."""
+    """The measurements of a finished job; None if it has not finished."""
     return read_object(job.folder(out) / "summary.json")
 
 

@@ -3,7 +3,7 @@
 import difflib
 import re
 
-# What other libraries call an option of `atoll train`.
+# Names in other libraries for options of `atoll train`.
 OTHER_NAMES = {
     "hidden": ("hidden_channels", "hidden_dim", "hidden_size", "hidden_feats", "num_hidden",
                "n_hidden", "hid_dim", "channels", "units"),

@@ -1,4 +1,4 @@
-"""What Run.evaluate() found."""
+"""The findings of Run.evaluate()."""
 
 import math
 

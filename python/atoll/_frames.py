@@ -11,7 +11,7 @@ from atoll._errors import InputError
 
 SETS = {"train": 0, "valid": 1, "val": 1, "validation": 1, "test": 2}
 NO_SET = 255
-# What Dataset.from_arrays(features=...) makes of the graph.
+# Features that Dataset.from_arrays(features=...) makes of the graph.
 MADE_FEATURES = re.compile(r"degree|constant|edges|(random|positional):\d+")
 
 

@@ -1,4 +1,4 @@
-"""What runs need and what has no place of its own: datasets and files that would otherwise end with
+"""Things that runs need and that have no place of their own: datasets and files that would end with
 the process. It is kept in a folder beside the runs, so that a run can go on in another process."""
 
 import hashlib

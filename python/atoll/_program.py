@@ -111,7 +111,7 @@ def _end_running():
                 pass
     except KeyboardInterrupt:
         pass
-    # What still runs then is left alone by the engine: see engine.cpp.
+    # The engine leaves alone what still runs then: see engine.cpp.
 
 
 class InProcess:

@@ -49,7 +49,7 @@ class MetricsFollower:
 
 
 class Questions:
-    """What a training asks after each epoch, whether it is to go on: the other end of the engine's
+    """A training's question after each epoch whether it is to go on: the other end of the engine's
     EpochQuestions. So a function that stops a training does so after the epoch that it was called
     for."""
 
@@ -169,7 +169,7 @@ class ProgressLine:
 
 
 def _columns_of(stream):
-    """Of a terminal; 80 where it does not say."""
+    """The width of a terminal; 80 where it does not say."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, AttributeError, ValueError):

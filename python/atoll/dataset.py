@@ -148,7 +148,7 @@ class Dataset:
                 if array.dtype == bool and key not in masks:
                     array = array.astype(np.uint8)
                 np.save(os.path.join(folder, key + ".npy"), array)  # of any layout
-            # What the caller knows, instead of a folder that has gone.
+            # Names that the caller knows, instead of a folder that has gone.
             with renamed((re.escape(folder + os.sep) + r"(\w+)\.npy", r"\1"),
                          (re.escape(folder), name.replace("\\", r"\\")),
                          (r"^--nodes ", "num_nodes=")):

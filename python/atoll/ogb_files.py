@@ -114,7 +114,7 @@ def links_of(np, path, split):
 
 
 def arrays_of(np, torch, folder, scheme):
-    """Of a link set, by the names of their files, and the number of nodes."""
+    """The arrays of a link set, by the names of their files, and the number of nodes."""
     edge_index, nodes, features = read_graph(np, folder / "raw")
     arrays = {"edge_index": edge_index.astype(np.int64)}
     if features is not None:

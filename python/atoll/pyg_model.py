@@ -300,7 +300,7 @@ class Model(torch.nn.Module):
         return x if self.head is None else self.head(self.jumped(x, outputs))
 
     def jumped(self, x, outputs):
-        """What the head gets: x of the last layer, or what becomes of the outputs of all."""
+        """The head's input: x of the last layer, or what becomes of the outputs of all."""
         def prepared(x):
             if self.layers[-1]["norm-place"] != "before":
                 return x

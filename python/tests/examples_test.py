@@ -58,7 +58,7 @@ def is_python(text):
 
 
 def docstrings(path):
-    """Of a module, its classes and functions."""
+    """Those of a module, its classes and functions."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
             yield inspect.cleandoc(ast.get_docstring(node) or "")

@@ -1,4 +1,4 @@
-"""What the tests of the package share. Exits with 77 (skipped) where numpy is missing."""
+"""Shared by the tests of the package. Exits with 77 (skipped) where numpy is missing."""
 
 import os
 import sys

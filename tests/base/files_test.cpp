@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// Of `file`, what this process has mapped and in memory.
+// Kilobytes of `file` that this process has mapped and in memory.
 std::int64_t resident_kilobytes(const fs::path& file) {
   std::ifstream maps("/proc/self/smaps");
   bool inside = false;

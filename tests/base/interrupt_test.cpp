@@ -63,7 +63,7 @@ TEST(Signals, TheFirstIsNotedAndTheSecondEndsTheProcess) {
   const TempDir dir;
   const fs::path noted = dir.path() / "noted";
   const int status = status_of([&] {
-    // Of two ranks that are threads, one speaks.
+    // One of two ranks that are threads speaks.
     std::atomic<int> told = 0;
     const StopRequest request([&](int signal) { told += signal; });
     const StopRequest silent;

@@ -30,7 +30,7 @@ std::string header_with(const std::string& dict) {
   return bytes + dict;
 }
 
-// What numpy.save writes for numpy.array([[1, 2, 3], [4, 5, 6]], dtype='<i4').
+// The bytes of numpy.save for numpy.array([[1, 2, 3], [4, 5, 6]], dtype='<i4').
 TEST(NpyHeader, ReadsWhatNumPyWrites) {
   std::string dict = "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }";
   dict.resize(117, ' ');

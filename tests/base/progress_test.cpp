@@ -8,7 +8,7 @@
 namespace atl {
 namespace {
 
-// What a StatusLine has written so far.
+// The text that a StatusLine has written so far.
 class Written {
  public:
   explicit Written(bool terminal)
@@ -124,7 +124,7 @@ TEST(StatusLine, MakesRoomForOtherText) {
   EXPECT_EQ(written.text(), "epoch 1\r\033[Kepoch 2\n");
 }
 
-// What a terminal without a size has room for.
+// A terminal without a size counts as 80 columns wide.
 TEST(StatusLine, FitsTheTerminal) {
   Written written(true);
   EXPECT_EQ(written.line().room(), 79U);

@@ -78,7 +78,7 @@ AttentionData attention_data(Bench& bench, AttentionScore score, DType dtype, Ed
 
 double bench_leaky(double x) { return x > 0 ? x : kBenchSlope * x; }
 
-// Of an edge in column c: the product of features that lie in place `place` with their weight.
+// Column c of an edge's product: features that lie in place `place` with their weight.
 double expected_edge(std::int64_t place, std::int64_t c) {
   double sum = 0;
   for (std::int64_t k = 0; k < kBenchFeatures; ++k) {
@@ -103,7 +103,7 @@ double expected_score(AttentionScore score, Edges edges, std::int64_t i, std::in
   return score == AttentionScore::kDot ? sum / std::sqrt(static_cast<double>(kBenchEach)) : sum;
 }
 
-// Of head 0 and the last row: its y in column 0 and its alpha of itself.
+// Values of head 0 and the last row: its y in column 0 and its alpha of itself.
 struct ExpectedAttention {
   double y = 0;
   double alpha = 0;

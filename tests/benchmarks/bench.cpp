@@ -92,7 +92,7 @@ MatrixView Bench::matrix(std::int64_t rows, std::int64_t cols, DType dtype) {
   return {buffers_.back(), rows, cols, cols, dtype};
 }
 
-// What is wrong with the result; empty if nothing is.
+// The fault in the result; empty if there is none.
 std::string Bench::check() {
   if (case_.checked.absent()) return "";
   std::array<std::byte, 8> bytes{};

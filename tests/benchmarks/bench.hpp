@@ -1,5 +1,5 @@
-// What the kernels' benchmarks share: a backend, data of known values, timing on the device, and
-// the counters of a roofline under ceilings measured in the same run.
+// Shared by the kernels' benchmarks: a backend, data of known values, timing on the device, and the
+// counters of a roofline under ceilings measured in the same run.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -57,7 +57,7 @@ class Bench {
   ~Bench();
 
   Backend& backend() { return *backend_; }
-  // What the backend takes its kernels from.
+  // The choices that the backend takes its kernels from.
   KernelChoices& choices() { return *choices_; }
   Queue& queue() { return *queue_; }
 

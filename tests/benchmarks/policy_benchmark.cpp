@@ -1,4 +1,4 @@
-// What the trained policy is worth to the tree search, on machines, models and cuts that it never
+// The worth of the trained policy to the tree search, on machines, models and cuts that it never
 // saw: simulated epochs until the first improvement on the start, and the best epoch after 50.
 //
 //   bench_policy [--instances=N] [--first=SEED] [--evaluations=N] [--weights=FILE]
@@ -64,7 +64,7 @@ double mean(const std::vector<double>& values) {
   return std::reduce(values.begin(), values.end()) / static_cast<double>(values.size());
 }
 
-// Of the mean: the 2.5 % and 97.5 % quantiles of bootstrap samples.
+// The mean's 2.5 % and 97.5 % quantiles of bootstrap samples.
 std::pair<double, double> interval(const std::vector<double>& values) {
   constexpr int kSamples = 10000;
   RandomDraws draws(1);

@@ -40,7 +40,7 @@ def ratios(profile):
 
 
 def medians(rounds):
-    """Of several rounds: what every one of them has, {name: (median, least, most)}."""
+    """Figures that every one of several rounds has, {name: (median, least, most)}."""
     names = [name for name in rounds[0] if all(name in one for one in rounds)]
     return {name: (statistics.median(one[name] for one in rounds),
                    min(one[name] for one in rounds), max(one[name] for one in rounds))

@@ -17,7 +17,7 @@ double expected_sum(const RandomGraph& graph, std::int64_t row) {
   return sum / 4;
 }
 
-// What the backend is to choose for all rows of this graph; on a CPU nobody asks.
+// Sets the kernel that the backend is to choose for all rows of this graph; a CPU has no choice.
 void choose_kernel(Bench& bench, const RandomGraph& graph, DType dtype, const std::string& kernel) {
   const std::string device = bench.backend().device();
   bench.choices().record({"spmm", graph.rows(), graph.nnz(), kColumns, dtype,
@@ -61,7 +61,7 @@ Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused,
   const auto edges = static_cast<double>(nnz);
   const auto nodes = static_cast<double>(rows);
   Case made;
-  // What is prepared lives as long as the case.
+  // Prepared buffers live as long as the case.
   made.run = [=, &bench, keep = prepared] {
     bench.backend().run(bench.queue(), kernels::Spmm{op, {0, rows}, x, 0, y, epilogue});
     const std::string ran = bench.backend().last_kernel();

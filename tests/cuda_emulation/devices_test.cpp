@@ -1,4 +1,4 @@
-// What the emulator tells about devices, and a machine without any.
+// Facts that the emulator tells about devices, and a machine without any.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 

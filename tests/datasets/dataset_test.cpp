@@ -20,7 +20,7 @@ using fixtures::write_file;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What a NumPy user would save: a path 0 - 1 - 2 with a self-loop at 2, and an isolated node 3.
+// A folder as NumPy users save it: a path 0 - 1 - 2, a self-loop at 2, and an isolated node 3.
 void make_by_hand(const fs::path& folder) {
   write_file(folder / "dataset.json", R"({"directed": false})");
   write_file(folder / "row_ptr.npy", npy_bytes<std::int64_t>({0, 1, 3, 5, 5}));

@@ -102,7 +102,7 @@ fs::path make_numbered(const fs::path& folder) {
 
 std::string numbers(const std::vector<std::int32_t>& values) { return fixtures::npy_bytes(values); }
 
-// What scipy.sparse.save_npz writes.
+// A file as scipy.sparse.save_npz writes it.
 fs::path make_scipy(const fs::path& folder, const char* form,
                     std::map<std::string, std::string> members) {
   members["format"] = make_npy_header("|S3", {}) + form;

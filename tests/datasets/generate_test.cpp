@@ -146,7 +146,7 @@ TEST_F(Generate, LikeArxivScales) {
   EXPECT_EQ(describe_dataset(dataset).splits[0], (std::array<std::int64_t, 3>{1819, 596, 972}));
 }
 
-// Of ogbn-arxiv itself: 13161 neighbours at most, 160 nodes of more than 512, 51 of more than 1024.
+// ogbn-arxiv itself: 13161 neighbours at most, 160 nodes of more than 512, 51 of more than 1024.
 TEST(DegreeTail, IsThatOfThePublishedGraph) {
   const std::vector<std::int64_t> hubs = hub_degrees("ogbn-arxiv", 1);
   EXPECT_EQ(hubs.size(), 160U);

@@ -1,4 +1,4 @@
-// What the readers refuse before it costs time or memory, and what they must still take.
+// Input that readers refuse before it costs time or memory, and input that they must still take.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -146,8 +146,8 @@ void change_npy(const fs::path& path, const std::function<void(std::vector<T>&)>
   write_npy(path, values);
 }
 
-// What Shard::open says about part 0, whose files are changed and then listed again: checksums
-// alone must not be what keeps wrong values out.
+// Shard::open's words about part 0, whose files are changed and then listed again: checksums alone
+// must not be what keeps wrong values out.
 class DamagedShard : public ShardTest {
  protected:
   void SetUp() override { write(true, false); }
@@ -298,7 +298,7 @@ TEST_F(DamagedShard, HaloNodeIsInner) {
   EXPECT_THAT(message(), HasSubstr("a node that this part holds already"));
 }
 
-// What training reads is the same whether a part lies on disk or was never written.
+// Training reads the same whether a part lies on disk or was never written.
 TEST_F(ShardTest, CopyEqualsTheFiles) {
   for (const bool multi_label : {false, true}) {
     const TempDir dir;

@@ -209,7 +209,7 @@ TEST(CpuTiles, TransposedSumsAreOfF32) {
   }
 }
 
-// What is no number reaches what it is a factor of, and nothing else.
+// A value that is no number reaches what it is a factor of, and nothing else.
 TEST(CpuTiles, NaNAndInfinityInTransposedSums) {
   if (!multiplies_in_tiles()) GTEST_SKIP() << "no tiles on this processor";
   Padded<Bf16> a(130, 40, 0);

@@ -1,4 +1,4 @@
-// What the cuda backend does beyond the contract: SpMM of rows of every length, recordings that
+// Duties of the cuda backend beyond the contract: SpMM of rows of every length, recordings that
 // fail.
 #include <gmock/gmock.h>
 

@@ -31,7 +31,7 @@ std::vector<double> run(Harness& h, const std::vector<std::int64_t>& row_ptr,
   const MatrixView y =
       h.matrix(op.rows, kColumns, Use::kInOut, random_floats(op.rows * kColumns, 3));
   Launch where = static_cast<CudaQueue&>(h.queue()).launch();
-  // What an earlier run left there would do as well: NaN instead.
+  // Results of an earlier run left there would do as well: NaN instead.
   const std::vector<std::byte> poison(1U << 16U, std::byte{0xFF});
   h.backend().copy(h.queue(), where.workspace.data(), poison.data(), 1 << 16,
                    CopyKind::kHostToDevice);
@@ -61,7 +61,7 @@ std::vector<std::vector<double>> run_attention(Harness& h, const std::vector<std
                                                std::int64_t pieces) {
   constexpr std::int64_t kWide = 8;
   constexpr std::int64_t kHeads = 2;
-  // Of a piece: sums, those of leaky, three numbers per head; in whole units of 8.
+  // A piece's results: sums, those of leaky, three numbers per head; in whole units of 8.
   constexpr std::int64_t kResultBytes = 24 * sizeof(float);
   const std::int64_t nnz = row_ptr.back();
   const HostSourceEdges by_source(row_ptr, col_idx, std::ssize(row_ptr) - 1);
@@ -156,7 +156,7 @@ TEST(CudaGemm, PartsGiveTheSameBits) {
   }
 }
 
-// Of ogbn-products: the figures of docs/gpu.md.
+// The sizes of ogbn-products, with the figures of docs/gpu.md.
 TEST(CudaGemm, PartsOfPublishedSizes) {
   EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(kProductBytes, 256)), 38);
   EXPECT_EQ(ceil_divide(2'449'029, rows_of_part(kProductBytes, 47)), 8);

@@ -180,7 +180,7 @@ TEST_F(CudaChoiceTest, KernelsThatPromiseItGiveTheSameBitsEveryTime) {
   }
 }
 
-// What measuring chose must be the fastest of those allowed: those that promise the same bits, and
+// The algorithm chosen must be the fastest of those allowed: those that promise the same bits, and
 // ALG2 where all its runs gave them. The emulated ALG2 adds in alternating order, which shows in
 // sums of many edges and not in sums of two.
 TEST_F(CudaChoiceTest, AnAlgorithmIsTakenWithoutPromiseIfItsBitsWereEqual) {

@@ -122,7 +122,7 @@ struct Spmm {
         prepared ? h.backend().prepare_spmm(h.queue(), op, graph.row_ptr, ranges) : nullptr;
     op.prepared = made.get();
     const ConstMatrixView x = h.input(graph.cols, columns, graph.features(columns));
-    // What is overwritten is not read.
+    // Values that are overwritten are not read.
     const std::vector<float> before =
         beta == 0 ? std::vector<float>(static_cast<std::size_t>(graph.rows * columns),
                                        std::numeric_limits<float>::quiet_NaN())

@@ -61,7 +61,7 @@ Outputs dot_product(Harness& h, std::int64_t rows, std::int64_t cols) {
   return {h.result(fresh), h.result(added), h.result(wide)};
 }
 
-// Of few numbers, so that many are equal.
+// Numbers of few values, so that many are equal.
 std::vector<float> whole_numbers(std::int64_t count, std::uint64_t seed) {
   const auto integers = random_integers(count, 4, seed);
   return {integers.begin(), integers.end()};

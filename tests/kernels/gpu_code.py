@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What nvcc made of the kernels of the cuda backend, read from the machine code: no GPU is needed.
+"""Facts about the cuda backend's kernels, read from nvcc's machine code: no GPU is needed.
 
 gpu_code.py LIBRARY                 a table of all kernels
 gpu_code.py LIBRARY --check TABLE   compares the kernels that the table lists with it; exit code 1 if

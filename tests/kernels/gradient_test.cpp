@@ -25,7 +25,7 @@ std::vector<double> differences(const std::function<double(const std::vector<dou
 
 class Gradient : public ::testing::Test {
  protected:
-  // What a norm's backward pass left against the differences of loss(x, gamma, beta).
+  // Holds the results of a norm's backward pass against the differences of loss(x, gamma, beta).
   void expect_gradients(const auto& loss, ConstMatrixView dx, ConstMatrixView dgamma,
                         ConstMatrixView dbeta) {
     expect_close(h.download(dx),

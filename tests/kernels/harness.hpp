@@ -22,7 +22,7 @@ namespace atl {
 
 enum class Use { kInput, kOutput, kInOut };
 
-// What an operation left in one of its outputs, and how it is stored.
+// The content of one of an operation's outputs, and how it is stored.
 struct Output {
   std::vector<double> values;
   DType dtype;

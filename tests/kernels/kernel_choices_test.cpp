@@ -61,7 +61,7 @@ TEST(KernelChoices, FilesComeBackAsTheyWere) {
   entry["repeats"] = {{"cusparse-alg2", true}};
   choices.add_json(file_with(entry), "choices.json");
   EXPECT_EQ(choices.to_json(), file_with(entry));
-  // What can't run as chosen is replaced, and what was measured stays.
+  // A kernel that can't run as chosen is replaced, and what was measured stays.
   choices.replace_kernel(some_key(), "cusparse-alg3");
   entry["kernel"] = "cusparse-alg3";
   EXPECT_EQ(choices.to_json(), file_with(entry));

@@ -298,7 +298,7 @@ TEST_P(LiteralDense, DotProducts) {
   EXPECT_EQ(h.download(sum), (std::vector<double>{100 + 5 - 12 + 21 + 32}));
   h.backend().run(h.queue(), kernels::Dot{x, x, false, sum});
   EXPECT_EQ(h.download(sum), (std::vector<double>{30}));
-  // Of a long row in double: 2^24 + 1000 is no number of f32.
+  // The sum of a long row in double: 2^24 + 1000 is no number of f32.
   std::vector<float> row(1001, 1);
   row.front() = 0x1p12F;
   const MatrixView wide = h.output<double>(1, 1);

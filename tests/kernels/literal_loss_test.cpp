@@ -68,7 +68,7 @@ TEST_P(LiteralLoss, WeightsCountOnceAndWithTheirLabel) {
   expect_close(h.download_span(loss), {2 * 1.3862943611198906}, 1e-6, "loss");
 }
 
-// Of the values 1 to 6 in three rows, of which the first and the last count.
+// Errors of the values 1 to 6 in three rows, of which the first and the last count.
 void expect_errors(const std::string& backend, ErrorMeasure measure,
                    const std::vector<float>& targets, const std::vector<double>& gradient,
                    double loss) {

@@ -1,5 +1,5 @@
-// What operations do with numbers that are none: a diverged run must be seen in its loss, and
-// metrics must not count it as right.
+// Operations on numbers that are none: a diverged run must be seen in its loss, and metrics must
+// not count it as right.
 #include <cmath>
 #include <limits>
 

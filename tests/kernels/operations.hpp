@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/kernels/harness.hpp"
@@ -23,6 +25,17 @@ struct Operation {
 void PrintTo(const Operation& operation, std::ostream* out);
 
 const std::vector<Operation>& operations();
+// Every operation in the types that its matrices may be stored in.
+std::vector<std::tuple<DType, Operation>> typed_operations();
+inline std::string name_of(DType dtype, const Operation& operation) {
+  return std::string(to_string(dtype)) + "_" + operation.name;
+}
+// All of them on the backends that are held against the reference.
+using OperationCase = std::tuple<std::string, DType, Operation>;
+std::vector<OperationCase> operation_cases(bool (*wanted)(const Operation&));
+inline std::string operation_case_name(const ::testing::TestParamInfo<OperationCase>& test) {
+  return std::get<0>(test.param) + "_" + name_of(std::get<1>(test.param), std::get<2>(test.param));
+}
 std::vector<Operation> sparse_operations();
 std::vector<Operation> attention_operations();
 std::vector<Operation> wire_operations();

@@ -20,6 +20,27 @@ const std::vector<Operation>& operations() {
   return all;
 }
 
+std::vector<std::tuple<DType, Operation>> typed_operations() {
+  std::vector<std::tuple<DType, Operation>> list;
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    for (const Operation& operation : operations()) {
+      if (dtype == DType::kBf16 && operation.bf16 == Bf16Case::kNone) continue;
+      list.emplace_back(dtype, operation);
+    }
+  }
+  return list;
+}
+
+std::vector<OperationCase> operation_cases(bool (*wanted)(const Operation&)) {
+  std::vector<OperationCase> cases;
+  for (const std::string backend : {"cpu", "cuda"}) {
+    for (const auto& [dtype, operation] : typed_operations()) {
+      if (wanted(operation)) cases.emplace_back(backend, dtype, operation);
+    }
+  }
+  return cases;
+}
+
 void PrintTo(const Operation& operation, std::ostream* out) { *out << operation.name; }
 
 void expect_oracle(const Outputs& found, const Outputs& expected, double tolerance, Bf16Case bf16,
@@ -82,7 +103,7 @@ void expect_same_bits(const Outputs& found, const Outputs& expected, const std::
   }
 }
 
-class OracleTest : public ::testing::TestWithParam<std::tuple<std::string, DType, Operation>> {
+class OracleTest : public ::testing::TestWithParam<OperationCase> {
  protected:
   void SetUp() override { require_backend(std::get<0>(GetParam())); }
 };
@@ -117,36 +138,11 @@ TEST_P(OracleTest, RunsTwiceToTheSameBits) {
   }
 }
 
-// Every operation in the types that its matrices may be stored in.
-std::vector<std::tuple<DType, Operation>> typed_operations() {
-  std::vector<std::tuple<DType, Operation>> list;
-  for (const DType dtype : {DType::kF32, DType::kBf16}) {
-    for (const Operation& operation : operations()) {
-      if (dtype == DType::kBf16 && operation.bf16 == Bf16Case::kNone) continue;
-      list.emplace_back(dtype, operation);
-    }
-  }
-  return list;
-}
-
-std::string name_of(DType dtype, const Operation& operation) {
-  return std::string(to_string(dtype)) + "_" + operation.name;
-}
-
-std::vector<OracleTest::ParamType> oracle_cases() {
-  std::vector<OracleTest::ParamType> cases;
-  for (const std::string backend : {"cpu", "cuda"}) {
-    for (const auto& [dtype, operation] : typed_operations()) {
-      cases.emplace_back(backend, dtype, operation);
-    }
-  }
-  return cases;
-}
-INSTANTIATE_TEST_SUITE_P(Backends, OracleTest, ::testing::ValuesIn(oracle_cases()),
-                         [](const auto& test) {
-                           return std::get<0>(test.param) + "_" +
-                                  name_of(std::get<1>(test.param), std::get<2>(test.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Backends, OracleTest,
+                         ::testing::ValuesIn(operation_cases([](const Operation&) {
+                           return true;
+                         })),
+                         operation_case_name);
 
 class ThreadsTest : public ::testing::TestWithParam<std::tuple<DType, Operation>> {};
 

@@ -203,7 +203,7 @@ TEST_P(QueueTest, ACopyQueueTakesNoMemoryAndIsOrderedByWaiting) {
   expect_all(x, 6);
 }
 
-// What is queued on `before` later is not waited for, and a queue may wait for an idle one.
+// Work queued on `before` later is not waited for, and a queue may wait for an idle one.
 TEST_P(QueueTest, WaitForAnIdleQueue) {
   make_identity();
   const auto other = backend().make_queue();

@@ -21,7 +21,7 @@ TEST(Registry, MakesWhatItNames) {
   EXPECT_EQ(make_backend("cpu", {})->name(), "cpu");
 }
 
-// What the machine lacks is never used, whatever the variable says.
+// Vectors that the machine lacks are never used, whatever the variable says.
 TEST(Registry, VectorsCanBeNarrowed) {
   const char* const before = std::getenv("ATOLL_VECTORS");
   const std::string kept = before == nullptr ? "" : before;

@@ -28,36 +28,31 @@ bool is_row_operation(const Operation& operation) {
          operation.name.find("gemm") == std::string::npos;
 }
 
-class ShapesTest : public ::testing::TestWithParam<BackendAndType> {
+class ShapesTest : public ::testing::TestWithParam<OperationCase> {
  protected:
   void SetUp() override { require_backend(std::get<0>(GetParam())); }
 };
 
 TEST_P(ShapesTest, EqualsReference) {
-  const auto& [backend, dtype] = GetParam();
+  const auto& [backend, dtype, operation] = GetParam();
   Harness tested(backend, 2, dtype);
   Harness oracle("reference", 2, dtype);
-  for (const Operation& operation : operations()) {
-    if (!is_row_operation(operation)) continue;
-    if (dtype == DType::kBf16 && operation.bf16 == Bf16Case::kNone) continue;
-    for (const Shape& shape : shapes()) {
-      if (!shape.operation.empty() && shape.operation != operation.name) continue;
-      const std::string what = operation.name + " " + std::to_string(shape.rows) + " x " +
-                               std::to_string(shape.cols) + " + " + std::to_string(shape.padding);
-      for (Harness* h : {&tested, &oracle}) h->set_padding(shape.padding);
-      const Outputs found = operation.run(tested, shape.rows, shape.cols);
-      expect_oracle(found, operation.run(oracle, shape.rows, shape.cols), operation.tolerance,
-                    operation.bf16, what);
-      tested.finish();
-      oracle.finish();
-    }
+  for (const Shape& shape : shapes()) {
+    if (!shape.operation.empty() && shape.operation != operation.name) continue;
+    const std::string what = operation.name + " " + std::to_string(shape.rows) + " x " +
+                             std::to_string(shape.cols) + " + " + std::to_string(shape.padding);
+    for (Harness* h : {&tested, &oracle}) h->set_padding(shape.padding);
+    const Outputs found = operation.run(tested, shape.rows, shape.cols);
+    expect_oracle(found, operation.run(oracle, shape.rows, shape.cols), operation.tolerance,
+                  operation.bf16, what);
+    tested.finish();
+    oracle.finish();
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, ShapesTest,
-                         ::testing::Combine(::testing::Values("cpu", "cuda"),
-                                            ::testing::Values(DType::kF32, DType::kBf16)),
-                         typed_test_name);
+                         ::testing::ValuesIn(operation_cases(is_row_operation)),
+                         operation_case_name);
 
 class SegmentsTest : public BackendTest {};
 

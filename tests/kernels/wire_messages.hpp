@@ -8,7 +8,7 @@
 
 namespace atl {
 
-// What the gaps, and packets before they are packed, hold (the guard byte of the harness).
+// The content of gaps, and of packets before they are packed (the guard byte of the harness).
 inline constexpr std::uint8_t kGapByte = 0xA5;
 
 // A list of messages on the host. Every message starts as unevenly as it may: after a gap, at
@@ -29,7 +29,7 @@ struct Messages {
   std::int64_t message_bytes(std::int64_t m) const;
 };
 
-// What quantize_rows left behind.
+// The results of quantize_rows.
 struct Packed {
   std::vector<std::uint8_t> bytes;
   std::vector<double> range;

@@ -181,7 +181,7 @@ TEST_P(WireTest, At32BitsMessagesAreGatheredRows) {
   }
 }
 
-// What comes back lies within one step of what was sent.
+// Values come back within one step of what was sent.
 TEST_P(WireTest, ErrorsAreBelowOneStep) {
   const auto& [backend, dtype] = GetParam();
   Harness h(backend, 2, dtype);

@@ -1,4 +1,4 @@
-"""What the tests of the `atoll` program share: running it, and making small files for it. ctest sets
+"""Shared by the tests of the `atoll` program: running it, and making small files for it. ctest sets
 ATOLL to the program and MPIEXEC to the launcher."""
 
 import functools
@@ -69,7 +69,7 @@ class OneFolderTest(unittest.TestCase):
         return result.stderr
 
     def tensors(self, run_dir):
-        """What a run's model.safetensors has in its header, without the metadata that names the
+        """The header of a run's model.safetensors, without the metadata that names the
         commit, and the bytes of all tensors."""
         with open(os.path.join(self.folder, run_dir, "model.safetensors"), "rb") as file:
             length, = struct.unpack("<Q", file.read(8))

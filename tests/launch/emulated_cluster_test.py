@@ -116,7 +116,7 @@ def delete_namespace(name):
 
 
 def why_no_cluster():
-    """What this user or machine lacks for a cluster; None if nothing."""
+    """A thing that this user or machine lacks for a cluster; None if nothing."""
     if os.geteuid() != 0:
         return "this user is not root"
     for tool in ("ip", "tc", "unshare"):
@@ -230,7 +230,7 @@ class WordsTest(Refusals):
 
 
 class QuotaFilesTest(unittest.TestCase):
-    """What is written, against folders that stand for the two kinds of cgroup file systems."""
+    """Written files, against folders that stand for the two kinds of cgroup file systems."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -407,7 +407,7 @@ while not os.path.exists(os.path.join(sys.argv[1], "end")): time.sleep(0.05)
 """
 
     def skip_without_quotas(self, process):
-        """Of a `run --cpu` that may have ended: skips the test if quotas are impossible here."""
+        """Skips the test if a `run --cpu` has ended because quotas are impossible here."""
         if process.poll() is None:
             return
         error = process.stderr.read()

@@ -119,7 +119,7 @@ class Host(tempfile.TemporaryDirectory):
         return process
 
     def results(self):
-        """What the archive says."""
+        """The results in the archive."""
         with tarfile.open(self.path / "out.tar.xz") as tar:
             self.members = tar.getnames()
             return json.load(tar.extractfile("gpu-check.json"))["checks"]

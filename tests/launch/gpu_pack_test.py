@@ -14,7 +14,7 @@ from cli_support import environment, needs_open_mpi
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("ATOLL_BUILD", ROOT / "build")).resolve()
-TIMEOUT = 120  # seconds; far beyond what any of these commands needs
+TIMEOUT = 300  # seconds; far beyond what any of these commands needs, packing beside builds included
 OF_THE_HOST = re.compile(r"(linux-vdso|.*/ld-linux|lib(c|m|stdc\+\+|gcc_s)\.so)")
 
 # Compiles nothing: everything is then taken from the archive's libraries.
@@ -107,7 +107,7 @@ class GpuPackTest(unittest.TestCase):
                    **{"NVCC_FAILS": "", "NVCC_RELEASE": self.release(), **variables})
 
     def release(self):
-        """Of the CUDA that this build is for, as 13.0."""
+        """The release of CUDA that this build is for, as 13.0."""
         pack = json.loads((self.top / "build" / "pack.json").read_text(encoding="utf-8"))
         return pack.get("cuda", "")
 

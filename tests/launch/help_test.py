@@ -81,7 +81,7 @@ class HelpTest(unittest.TestCase):
         with open(os.path.join(self.folder.name, "run", "summary.json"), encoding="utf-8") as file:
             summary = json.load(file)
         self.assertEqual((summary["ranks"], summary["exchange"]), (2, "quantized"))
-        # What was asked for counts.
+        # An explicit --exchange counts more than --bits.
         self.train("--ranks", "2", "--bits", "4", "--exchange", "exact", "--run-dir", "other")
         with open(os.path.join(self.folder.name, "other", "summary.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["exchange"], "exact")
@@ -176,7 +176,7 @@ class HelpTest(unittest.TestCase):
             env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}, capture_output=True, text=True,
             timeout=TIMEOUT, check=False)
         self.assertEqual(result.stderr, "")
-        # What stands before = and : is not replaced by bash.
+        # Bash does not replace what stands before = and :.
         self.assertEqual(result.stdout.splitlines(),
                          ["train trace", "gatv2", "none identity linear", "ogbn-arxiv ogbn-products", ""])
 

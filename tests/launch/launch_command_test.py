@@ -146,7 +146,7 @@ class LaunchTest(OneFolderTest):
         cut = next(event for event in self.events("spare") if event["event"] == "cut")
         self.assertEqual(cut["parts"], 2)
         self.assertTrue([name for name in os.listdir(self.path("cuts")) if name.startswith("2-")])
-        # What a training on two ranks takes.
+        # The spare cut serves a training on two ranks.
         resumed = run(["train", "--config", "spare/config.toml", "--resume", "--epochs",
                        str(self.epochs("spare") + 5)], self.folder, ranks=2)
         self.assertEqual(resumed.returncode, 0, resumed.stderr)

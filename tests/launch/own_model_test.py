@@ -290,7 +290,7 @@ class OwnModelTest(unittest.TestCase):
         self.assertRegex(result.stderr, r"^embed: train: nothing.*\n$")
 
     def refuse_mistake(self, model, name="usual", command="train", options=(), **environment):
-        """What a program with one wrong model says."""
+        """The output of a program with one wrong model."""
         os.environ.update({"MODEL_NAME": name, **environment})
         options = [*options, *(["--run-dir", "none", "--epochs", "1"] if command == "train" else [])]
         try:

@@ -11,7 +11,7 @@ import unittest
 from cli_support import ATOLL
 
 DOCKERFILE = pathlib.Path(__file__).resolve().parents[2] / "launch" / "packaging" / "Dockerfile"
-# Of every Debian system: dpkg and apt need them.
+# Packages of every Debian system: dpkg and apt need them.
 BASE = {"libc6", "libgcc-s1", "libstdc++6", "zlib1g"}
 
 
@@ -25,7 +25,7 @@ def debian_of(text):
 
 
 def installed_packages(dockerfile):
-    """What the last stage installs."""
+    """The packages that the last stage installs."""
     stage = dockerfile.replace("\\\n", " ").split("\nFROM ")[-1]
     words = re.search(r"apt-get install ([^&]*)", stage)[1].split()
     return {word for word in words if not word.startswith("-")}

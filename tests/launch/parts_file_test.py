@@ -76,7 +76,7 @@ class PartsFileTest(OneFolderTest):
                 self.assertRegex(options["parts_checksum"], "^[0-9a-f]{16}$")
                 self.assertNotIn("refine", options)
                 made = os.stat(self.path(folder, "partition.json")).st_mtime_ns
-                # What counts is the content, not the name.
+                # The content counts, not the name.
                 os.rename(self.path(name), self.path("moved.npy"))
                 self.assertEqual(self.cut(*FROM_FILE, "moved.npy")[0], folder)
                 self.assertEqual(os.stat(self.path(folder, "partition.json")).st_mtime_ns, made)
@@ -106,7 +106,7 @@ class PartsFileTest(OneFolderTest):
         self.assertNotIn("refine", options)
         for refine in ("on", "off"):
             self.assertEqual(self.cut(*cut, "--refine", refine)[0], folder)
-        # Of a file it mends what is refused without it.
+        # Refinement mends a file that is refused without it.
         heavy = self.parts([0] * 150 + [1] * 50)
         from_file = [*FROM_FILE, heavy, "--objective", "cut", "--refine", "on"]
         self.assertIn("refine", self.cut(*from_file)[1])

@@ -137,7 +137,7 @@ class PlanTest(OneFolderTest):
             self.assertEqual(of_layer_1 == [], name == "recomputed")
             self.assertEqual(any(event["name"] == "recompute" for event in events),
                              name == "recomputed")
-            # What travelled, but for gradients and batch norm, which are no packets.
+            # Bytes that travelled, with gradients and batch norm, which are no packets.
             with open(self.path(name, "metrics.jsonl"), encoding="utf-8") as file:
                 measured = json.loads(file.read().splitlines()[-1])["bytes_sent"]
             self.assertLess(sent[name], measured)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What becomes of a run folder: who may work in it, what is kept when a run is interrupted, and
+"""The life of a run folder: who may work in it, what is kept when a run is interrupted, and
 that nothing of the user's is lost."""
 
 import json

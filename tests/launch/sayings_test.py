@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a training says while it runs: on a terminal, without colours, and when it goes wrong."""
+"""A training's output while it runs: on a terminal, without colours, and when it goes wrong."""
 
 import json
 import os

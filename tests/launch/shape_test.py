@@ -13,7 +13,7 @@ from cli_support import OneFolderTest, write
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "examples")
 MODEL = ["--layers", "2", "--hidden", "16", "--norm", "batch"]
 TRAIN = [*MODEL, "--transport", "local", "--ranks", "3", "--backend", "cpu", "--threads", "1"]
-# What a plan says beside where it was made from.
+# Figures of a plan, beside where it was made from.
 FIGURES = ("ranks", "model", "partition", "layers", "predicted_ms", "default_ms", "lower_bound_ms")
 
 

@@ -49,7 +49,7 @@ TEST(RandomPartitioner, IsASeededBalancedShuffle) {
   EXPECT_EQ(std::ranges::count(first, 2), 500);
   EXPECT_EQ(first, run("random", ones, {0.25, 0.25, 0.5}));
   EXPECT_NE(first, run("random", ones, {0.25, 0.25, 0.5}, 2));
-  // Of 999 pairs of neighbours 37.5 % stay together on average (standard deviation 1.5 %).
+  // 37.5 % of 999 pairs of neighbours stay together on average (standard deviation 1.5 %).
   std::int64_t together = 0;
   for (std::size_t i = 1; i < first.size(); ++i) together += first[i] == first[i - 1];
   EXPECT_NEAR(static_cast<double>(together), 375, 6 * 15.3);

@@ -1,4 +1,4 @@
-// What tests of cuts share: random cuts, and the rows and edges between parts counted one by one.
+// Shared by tests of cuts: random cuts, and the rows and edges between parts counted one by one.
 #pragma once
 
 #include <algorithm>

@@ -89,7 +89,7 @@ TEST(Metis, RefusesGraphsBeyond32Bits) {
   EXPECT_THAT(error.what(), testing::HasSubstr("2147483648 adjacency entries"));
   EXPECT_THAT(error.what(), testing::EndsWith("--method communities, random or contiguous"));
   EXPECT_THROW(check_metis_limits(2147483647, 10, "metis"), Error);
-  // What left METIS so much is no advice.
+  // A method that left METIS so much is no advice.
   for (const char* method : {"auto", "communities"}) {
     EXPECT_THAT(thrown_error([&] { check_metis_limits(1000, 2147483648, method); }).what(),
                 testing::EndsWith("--method random or contiguous"));

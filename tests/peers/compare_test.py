@@ -89,7 +89,7 @@ class CompareTest(unittest.TestCase):
     def test_rounds_are_interleaved_and_summed_up(self):
         result = self.compare("--peers", "pyg-csr", "dgl", "torch", "--model", "gcn", "--threads",
                               "2", "--rounds", "3", "--json", "figures.json")
-        # What was skipped or has failed is not run again.
+        # Runs that were skipped or have failed are not run again.
         self.assertEqual(self.log(), [
             "atoll train 2", "atoll bench 2", "pyg_epoch.py csr 2", "dgl_epoch.py 2",
             "torch_epoch.py 2", "atoll bench 2", "pyg_epoch.py csr 2", "atoll bench 2",

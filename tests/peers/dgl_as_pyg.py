@@ -140,7 +140,7 @@ def install():
     """Makes `from torch_geometric.nn import GCNConv` give the classes above."""
     package = types.ModuleType("torch_geometric")
     package.nn = types.ModuleType("torch_geometric.nn")
-    # Of which that file derives classes; DGL has none that is called like them.
+    # Bases of classes in that file; DGL has none that is called like them.
     for name in ("Aggregation", "GINConv"):
         setattr(package.nn, name, type(name, (torch.nn.Module,), {}))
     for stand in (GCNConv, GCN2Conv, SAGEConv, GATConv, GATv2Conv):

@@ -29,7 +29,7 @@ NODES = 30
 
 
 class Run:
-    """What is done with an object that unpickling would make."""
+    """An object that runs a command when it is unpickled."""
 
     def __reduce__(self):
         return os.system, ("touch ran",)

@@ -1,4 +1,4 @@
-"""What the comparison runs: the commands of Atoll and of every peer, and what they answer."""
+"""The comparison's runs: the commands of Atoll and of every peer, and what they answer."""
 
 import json
 import os

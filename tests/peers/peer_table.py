@@ -15,7 +15,7 @@ def ratios(peer, atoll):
 
 
 def row(name, runs, atoll_runs):
-    """What one peer did. runs and atoll_runs map round -> result with epoch_ms and peak_rss_mb."""
+    """One peer's results. runs and atoll_runs map round -> result with epoch_ms and peak_rss_mb."""
     medians = {number: run["epoch_ms"]["median"] for number, run in runs.items()}
     atoll = {number: run["epoch_ms"]["median"] for number, run in atoll_runs.items()}
     result = {"peer": name, "rounds": len(runs), "epoch_ms": None, "ratio": None,

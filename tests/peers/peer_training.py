@@ -1,4 +1,4 @@
-"""What the scripts that time a peer share: reading the dataset folder, the stack of layers, the
+"""Shared by the scripts that time a peer: reading the dataset folder, the stack of layers, the
 timed epochs and the printed result. Needs torch and NumPy."""
 
 import json

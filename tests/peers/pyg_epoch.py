@@ -69,7 +69,7 @@ def csr_and_sum(options, task):
         return normalized(task, options.model).to_torch(torch.float32), "sum"
     if options.model == "gcn":
         return normalized(task, "gcn").to_torch(torch.bfloat16), "sum"
-    # Of torch's products on CPUs only that of the mean has bf16.
+    # Only the mean, of torch's products on CPUs, has bf16.
     ones = torch.ones(task.edges, device=task.device)
     return Csr(task.row_ptr, task.columns, ones).to_torch(torch.bfloat16), "mean"
 
@@ -107,7 +107,7 @@ def build_model(options, task):
 
 
 def exported_graph(options, task):
-    """What a module of `atoll export` takes beside x."""
+    """The inputs of a module of `atoll export` beside x."""
     import torch
     from peer_training import Csr
 

@@ -85,7 +85,7 @@ class SlurmTest(OneFolderTest):
         return self.submit(*options, words=["data", *TRAINING, "--epochs", str(epochs)])
 
     def states(self, job):
-        """Of each of its tasks that Slurm still knows."""
+        """The states of its tasks that Slurm still knows."""
         lines = self.command("scontrol", "show", "job", "-o", job).splitlines()
         return [line.split("JobState=")[1].split()[0] for line in lines]
 

@@ -82,7 +82,7 @@ def edit_string(content, numbers):
 BINARY_KINDS = [flip, flip, flip, zero, zero, truncate, append, repeat, not_a_number, empty]
 TEXT_KINDS = [flip, flip, zero, truncate, append, repeat, empty,
               edit_number, edit_number, edit_number, edit_string, edit_string]
-# What is done to the file as a whole.
+# Damage to the file as a whole.
 FILE_KINDS = ["delete", "swap", "swap", "folder", "fifo"]
 
 

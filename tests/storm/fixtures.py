@@ -32,7 +32,7 @@ class Reader:
         self.records = records
 
     def result(self, folder, printed):
-        """What must not change."""
+        """The output that must not change."""
         if self.output is None:
             return printed
         path = os.path.join(folder, self.output)
@@ -140,7 +140,7 @@ class Fixture:
 
 
 def make_pair_files(program, folder):
-    """What two ranks need to contradict each other: another dataset, run, calibration, plan and
+    """Files for two ranks to contradict each other: another dataset, run, calibration, plan and
     configuration."""
     run_plainly(program, ["generate", "sbm", "--nodes", str(NODES), "--features", "8", "--classes",
                           "4", "--seed", "5", "--out", "other"], folder)

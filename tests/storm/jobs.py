@@ -118,7 +118,7 @@ class Job:
         return code
 
     def orphans(self, seconds=ORPHANS):
-        """What is left of the job after so many seconds, as lines; they are killed then."""
+        """Processes left of the job after so many seconds, as lines; they are killed then."""
         end = time.monotonic() + seconds
         while (left := self.processes()) and time.monotonic() < end:
             time.sleep(0.01)
@@ -149,7 +149,7 @@ class Job:
 
 
 def state_of(pid):
-    """What a process is doing, as far as the kernel tells."""
+    """A process's state, as far as the kernel tells."""
     words = []
     for name in ("stat", "wchan", "syscall"):
         try:

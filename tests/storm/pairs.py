@@ -14,7 +14,7 @@ KEEP_CODE = "\"$@\"; code=$?; echo $code > code.$OMPI_COMM_WORLD_RANK; exit $cod
 OPTION = re.compile(r"^  (?:-\w,)?--([a-z][a-z0-9-]*)(?:,--[a-z-]+)*(?: (.*?))?(?: Excludes.*|   .*)?$")
 
 QUANTIZED = ["--exchange", "quantized"]
-# What an option needs beside it on both ranks.
+# Options that an option needs beside it on both ranks.
 COMPANY = {
     "bits": QUANTIZED, "lambda": QUANTIZED, "reassign-every": QUANTIZED, "sensitivity": QUANTIZED,
     "lr-step-epochs": ["--lr-schedule", "step"], "lr-step-factor": ["--lr-schedule", "step"],

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the death of one of two ranks costs on this machine, in three ways to go on: `atoll launch`;
+"""The cost of one of two ranks' death on this machine, in three ways to go on: `atoll launch`;
 `atoll train --resume` typed at once, for checkpoints after every epoch and after every tenth; and,
 where --python has torch, torchrun with a worker of plain PyTorch (tests/peers/torchrun_epoch.py).
 
@@ -116,7 +116,7 @@ def costs(way, options, place, draws):
             os.kill(ranks[draws.choice(sorted(ranks))], signal.SIGKILL)
             seconds.append(job.wait_for_epoch(done + 1) - begin - epoch_s)
     except StoodStill as still:
-        # Of another program, that is what was found.
+        # Another program's standing still is a finding.
         if way != "torchrun" or not seconds:
             raise SystemExit(f"{way}: {still}") from still
         end = f"; then {still}"

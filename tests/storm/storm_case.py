@@ -96,7 +96,7 @@ class Case:
 
 
 class StormFailure(Exception):
-    """What a storm compares with could not be made: there is nothing to judge by."""
+    """The run that a storm compares with could not be made: there is nothing to judge by."""
 
 
 class Shared:
@@ -117,7 +117,7 @@ class Shared:
 
 
 def last_lines(text, count=4):
-    """What a command said in the end: its errors if it named any."""
+    """A command's last words: its errors if it named any."""
     lines = text.strip().split("\n")
     errors = [line for line in lines if ERROR in line]
     return " | ".join((errors or lines)[-count:])[:1500]
@@ -150,7 +150,7 @@ def tree(folder, change=None):
 
 
 def differences(found, expected):
-    """What differs between two trees, in words; empty if nothing does."""
+    """The differences between two trees, in words; empty if nothing does."""
     lines = [f"{path} is missing" for path in sorted(set(expected) - set(found))]
     lines += [f"{path} is left over" for path in sorted(set(found) - set(expected))]
     lines += [f"{path} differs" for path in sorted(set(found) & set(expected))

@@ -22,8 +22,8 @@ EXCHANGES = {"exact": [], "adaptive": ["--exchange", "quantized", "--bits", "ada
 TRANSPORTS = ("mpi", "local")
 NAMES = [(model, exchange, transport) for model in MODELS for exchange in EXCHANGES
          for transport in TRANSPORTS]
-# What a line of metrics.jsonl says of the computation. Times vary, and bytes do too: the first epoch
-# after a resume fetches once more what is constant.
+# Figures of a line of metrics.jsonl about the computation. Times vary, and bytes do too: the first
+# epoch after a resume fetches once more what is constant.
 NUMBERS = ("epoch", "loss", "train", "valid", "test")
 SUMMARY = ("epochs", "best_epoch", "loss", "train", "valid", "test", "ranks", "mean_bits")
 
@@ -131,7 +131,7 @@ def read_or_none(path):
 
 
 def numbers_of(run):
-    """What the lines of metrics.jsonl say of the computation; a broken line is a violation."""
+    """The computation's figures in the lines of metrics.jsonl; a broken line is a violation."""
     lines = []
     path = os.path.join(run, "metrics.jsonl")
     with open(path, encoding="utf-8") as file:

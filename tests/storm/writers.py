@@ -11,7 +11,7 @@ from strikes import strike
 from trainings import run_plainly
 
 NODES = 12000
-# What each does in a folder beside `source/`, and the folder that it makes.
+# The command of each in a folder beside `source/`, and the folder that it makes.
 WRITERS = {
     "partition": (["partition", "cut-me", "--parts", "3"], "cut-me/parts"),
     "import": (["import", "edges", "../source", "--out", "imported", "--split", "0.6,0.2,0.2"],

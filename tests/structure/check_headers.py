@@ -28,7 +28,7 @@ LASTING = ("-I", "-isystem", "-D", "-std", "-W", "-f", "-m")
 
 
 class Build:
-    """What compile_commands.json says: flags per folder and the parts that are built."""
+    """Contents of compile_commands.json: flags per folder and the parts that are built."""
 
     def __init__(self, root, build):
         self.root = os.path.abspath(root)

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Checks the laws of docs/architecture.md that a compiler doesn't: which folder may include which,
-where conditional compilation may stand, that nothing is left out of the build. Prints every
-violation as file:line: text and exits with 1 if there is one. Usage: check_structure.py [ROOT]"""
+where conditional compilation may stand, that nothing is left out of the build, how comments begin.
+Prints every violation as file:line: text and exits with 1 if there is one.
+Usage: check_structure.py [ROOT]"""
 
 import os
 import re
 import sys
+import tokenize
 
 # Folder -> folders, or single headers, it may include besides itself and base. Longest matching
 # prefix wins.
@@ -41,6 +43,9 @@ CONDITIONAL_ALLOWED = {"kernels/cuda", "engine/comm"}
 MPI_ALLOWED = {"engine/comm", "launch"}
 
 SOURCE_SUFFIXES = (".cpp", ".hpp", ".cu", ".cuh")
+# Folders in which every comment begins with what it names.
+WORDED = ("cmake", "datasets", "examples", "launch", "partition", "python", "tests")
+COMMENT_MARKS = {"//": (*SOURCE_SUFFIXES, ".h"), "#": (".py", ".sh", ".cmake", ".toml", ".txt", "")}
 SKIPPED_FOLDERS = re.compile(r"^(build.*|\..*|data|runs|__pycache__)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CONDITIONAL = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b.*(CUDA|NCCL|MPI)")
@@ -127,6 +132,40 @@ def check_build_lists(root, files):
             yield f"{path}:1: is in no CMakeLists.txt, so it is never built"
 
 
+def comments_of(path, lines):
+    """(line number, column, text) of comments to the end of a line, and of Python's docstrings."""
+    if path.endswith(".py"):
+        yield from python_comments(lines)
+        return
+    suffix = os.path.splitext(path)[1]
+    for mark, suffixes in COMMENT_MARKS.items():
+        for number, line in enumerate(lines if suffix in suffixes else [], 1):
+            match = re.search(rf"(?:^|\s)({mark}+)(?:\s|$)", line)
+            if match:
+                yield number, match.start(1), line[match.end(1):]
+
+
+def python_comments(lines):
+    stands_alone = True  # so a string is a docstring, or does nothing
+    for token in tokenize.generate_tokens(iter([line + "\n" for line in lines]).__next__):
+        if token.type == tokenize.COMMENT or token.type == tokenize.STRING and stands_alone:
+            yield (*token.start, token.string.lstrip("#\"r"))
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            stands_alone = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+
+
+def check_first_words(path, lines):
+    """No comment, and no paragraph of one, begins with "Of" or "What": a noun says what it is about,
+    where these two leave it to the code below."""
+    above = None  # where a comment stands that this one may go on with
+    for number, column, text in comments_of(path, lines):
+        begins = above != (number - 1, column) or lines[number - 1][:column].strip()
+        if begins and re.match(r"\s*(Of|What)\b", text):
+            text = text.strip().splitlines()[0]
+            yield f"{path}:{number}: a comment begins with {text.split()[0]}: {text}"
+        above = (number, column) if text.strip() else None
+
+
 # A definition at the beginning of a line, which is namespace scope in formatted code.
 NAMED_TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|union|enum class|enum) (\w+)\b(?!.*;$)")
 NAMED_VALUE = re.compile(r"^(?![}#/ ])(?!using |namespace |typedef |friend ).*?(?<!:)\b(\w+)(?:\(|\[\w*\]| ?=|\{|;)")
@@ -181,6 +220,10 @@ def check_tree(root):
         lines = read_lines(root, path)
         problems += check_includes(root, path, lines)
         problems += check_text(path, lines)
+    for path in files:
+        has_comments = os.path.splitext(path)[1] in sum(COMMENT_MARKS.values(), ())
+        if has_comments and path.split(os.sep)[0] in WORDED:
+            problems += check_first_words(path, read_lines(root, path))
     problems += check_build_lists(root, files)
     problems += check_hidden_names(root, set(files))
     return sources, problems

@@ -17,7 +17,7 @@ from header_chains import all_includes, make_chains
 
 COMPILER = os.environ.get("CXX") or shutil.which("c++")
 BEGIN = "// Says what it is for.\n#pragma once\n"
-# Of no machine: found only where the test puts it.
+# A header that no machine has: found only where the test puts it.
 NCCL = BEGIN + "#include <nccl_made_for_this_test.h>\nusing Made = made_by_nccl;\n"
 
 

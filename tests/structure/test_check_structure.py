@@ -126,6 +126,25 @@ class CheckStructureTest(unittest.TestCase):
         two = "atoll_library(base SOURCES error.cpp a.cpp)\nadd_executable(b b.cpp)\n"
         self.assertEqual(self.problems(tree("int run() {", "int run() {", two)), [])
 
+    def test_first_words_of_comments(self):
+        for path, line, text in (
+                ("tests/a.hpp", 3, HEADER + "// What is shared.\n"),
+                ("tests/a.hpp", 3, HEADER + "  int a;  // Of a node.\n"),
+                ("tests/a.hpp", 4, HEADER + "int a;  // number\nint b;  // Of a node.\n"),
+                ("tests/a.hpp", 5, HEADER + "// Says more.\n//\n// Of a node.\n"),
+                ("launch/a.py", 1, '"""Of a node.\nAnd more."""\n'),
+                ("launch/a.py", 2, 'def f():\n    """What it is."""\n'),
+                ("launch/a.py", 1, "a = 1  # What it is.\n"),
+                ("cmake/a.cmake", 1, "# What it is.\n"),
+                ("launch/CMakeLists.txt", 1, "  # Of a target.\n")):
+            self.expect({path: text}, f"{path}:{line}: a comment begins with ")
+        self.assertEqual(self.problems({
+            "tests/a.hpp": HEADER + "// Number\n// Of a node.\nint a;  // Number\n        // Of a node.\n"
+                           "\n// Whatever it is.\n\n// Often.\n",
+            "launch/a.py": "TEXT = '''\n# What it is\n'''\nTEXT = '''Of a text'''\n",
+            "docs/a.py": "# Of a folder that is not listed.\n",
+        }), [])
+
     def test_globbing(self):
         self.expect({"base/CMakeLists.txt": "file(GLOB sources *.cpp) # error.cpp\n"}, "globbing")
 

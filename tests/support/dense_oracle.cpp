@@ -191,28 +191,45 @@ std::vector<Attended> attended(const Graph& graph, int to, bool with_self) {
   return sources;
 }
 
-// Of edge from -> to, in head h: Velickovic et al. 2018, eq. 3; Brody et al. 2022, eq. 7; the
-// scaled dot product. z of the source, t of the target.
-double attention_score(const Model& model, const std::string& prefix, const std::string& kind,
-                       const Matrix& z, const Matrix& t, const Attended& source, int to, int h,
-                       int columns) {
+// Found once for all scores: gradients are differences of thousands of losses.
+struct ScoreTensors {
+  const Matrix* edge_weight;
+  const Matrix* source;
+  const Matrix* target;
+  const Matrix* edge;
+  const Matrix* both;
+
+  ScoreTensors(const Model& model, const std::string& prefix) {
+    const auto find = [&](const char* name) {
+      const auto found = model.tensors.find(prefix + name);
+      return found == model.tensors.end() ? nullptr : &found->second;
+    };
+    edge_weight = find("edge_weight");
+    source = find("attention_source");
+    target = find("attention_target");
+    edge = find("attention_edge");
+    both = find("attention");
+  }
+};
+
+// The score of edge from -> to, in head h: Velickovic et al. 2018, eq. 3; Brody et al. 2022, eq. 7;
+// the scaled dot product. z of the source, t of the target.
+double attention_score(const ScoreTensors& tensors, const std::string& kind, const Matrix& z,
+                       const Matrix& t, const Attended& source, int to, int h, int columns) {
   const int from = source.from;
-  const bool has_edges = model.tensors.contains(prefix + "edge_weight");
+  const bool has_edges = tensors.edge_weight != nullptr;
   double score = 0;
   for (int c = 0; c < columns; ++c) {
     const int j = h * columns + c;
     double of_edge = 0;
     for (std::size_t k = 0; has_edges && k < source.features.size(); ++k) {
-      of_edge +=
-          model.tensors.at(prefix + "edge_weight")(static_cast<int>(k), j) * source.features[k];
+      of_edge += (*tensors.edge_weight)(static_cast<int>(k), j) * source.features[k];
     }
     if (kind == "gat") {
-      score += model.tensors.at(prefix + "attention_source")(h, c) * z(from, j) +
-               model.tensors.at(prefix + "attention_target")(h, c) * t(to, j);
-      if (has_edges) score += model.tensors.at(prefix + "attention_edge")(h, c) * of_edge;
+      score += (*tensors.source)(h, c) * z(from, j) + (*tensors.target)(h, c) * t(to, j);
+      if (has_edges) score += (*tensors.edge)(h, c) * of_edge;
     } else if (kind == "gatv2") {
-      score +=
-          model.tensors.at(prefix + "attention")(h, c) * leaky(z(from, j) + t(to, j) + of_edge);
+      score += (*tensors.both)(h, c) * leaky(z(from, j) + t(to, j) + of_edge);
     } else {
       score += z(from, j) * t(to, j) / std::sqrt(columns);
     }
@@ -248,7 +265,9 @@ Matrix scaled_rows(Matrix x, const std::vector<int>& degrees, double power) {
 
 Matrix attention(const Model& model, const std::string& prefix, const Layer& layer,
                  const Graph& graph, const Matrix& x) {
-  const auto tensor = [&](const char* name) { return model.tensors.at(prefix + name); };
+  const auto tensor = [&](const char* name) -> const Matrix& {
+    return model.tensors.at(prefix + name);
+  };
   const bool is_v2 = layer.convolution == "gatv2";
   Matrix z = x * tensor("weight");
   Matrix t;
@@ -259,6 +278,7 @@ Matrix attention(const Model& model, const std::string& prefix, const Layer& lay
   if (layer.convolution == "gat") t = z;
   const Degrees degrees = degrees_of(graph, layer.root != "none");
   if (layer.symmetric_attention) z = scaled_rows(z, degrees.out, -0.5);
+  const ScoreTensors tensors(model, prefix);
   Matrix y(z.rows, z.cols);
   for (int to = 0; to < graph.nodes; ++to) {
     const std::vector<Attended> sources = attended(graph, to, layer.root != "none");
@@ -266,8 +286,8 @@ Matrix attention(const Model& model, const std::string& prefix, const Layer& lay
       double total = 0;
       std::vector<double> weights;
       for (const Attended& source : sources) {
-        weights.push_back(std::exp(
-            attention_score(model, prefix, layer.convolution, z, t, source, to, h, columns)));
+        weights.push_back(
+            std::exp(attention_score(tensors, layer.convolution, z, t, source, to, h, columns)));
         total += weights.back();
       }
       for (std::size_t k = 0; k < sources.size(); ++k) {

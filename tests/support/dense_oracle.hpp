@@ -1,4 +1,4 @@
-// What the models compute, said once more as plainly as possible: edge lists, dense matrices of
+// The models' computation, said once more as plainly as possible: edge lists, dense matrices of
 // doubles, and loops that follow the papers. Tests hold the engine against it, so it uses nothing
 // of the engine. A new convolution is one more function in convolution().
 #pragma once

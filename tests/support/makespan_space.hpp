@@ -16,7 +16,7 @@ namespace atl {
 
 class MakespanSpace : public SearchSpace {
  public:
-  // Of 10,000 to 400,000 choices.
+  // Has 10,000 to 400,000 choices.
   explicit MakespanSpace(unsigned seed) : random_(seed) {
     do {
       decisions_.clear();

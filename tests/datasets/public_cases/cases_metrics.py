@@ -68,7 +68,7 @@ def f1(label, guess):
 
 
 def of_classes(y, guess, probabilities, loss):
-    """Of one label per node; probabilities: [nodes, classes]."""
+    """Metrics of one label per node; probabilities: [nodes, classes]."""
     classes = range(probabilities.shape[1])
     occurring = [c for c in classes if (y == c).any() or (guess == c).any()]
     labelled = [c for c in classes if (y == c).any()]
@@ -285,7 +285,7 @@ class AgainstOracles(Metrics):
 
 
 class Choice(Metrics):
-    """What decides the best epoch."""
+    """The metric that decides the best epoch."""
 
     def test_direction(self):
         self.data("single-label", labels("single-label", 1))

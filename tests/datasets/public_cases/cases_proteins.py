@@ -74,7 +74,7 @@ def write_binary(folder, data):
 
 
 def means(folder):
-    """What --features edges should give, of a Folder."""
+    """The features that --features edges should make for a Folder."""
     counts = np.diff(folder.row_ptr)
     sums = np.zeros((len(counts), folder.edge_features.shape[1]))
     np.add.at(sums, np.repeat(np.arange(len(counts)), counts), folder.edge_features)

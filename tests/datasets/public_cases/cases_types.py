@@ -83,7 +83,7 @@ def write_mag(folder, data):
 
 
 def hetero(data):
-    """What a HeteroData offers of itself."""
+    """The attributes that a HeteroData offers."""
     ids = np.arange(COUNTS["paper"]) + FIRST["paper"]
     stores = {name: types.SimpleNamespace(num_nodes=count) for name, count in COUNTS.items()}
     for name, rows in data["features"].items():

@@ -1,4 +1,4 @@
-"""What the cases share: a folder of its own for each test, the program `atoll`, arrays and text as
+"""Shared by the cases: a folder of its own for each test, the program `atoll`, arrays and text as
 people have them, and the Python package on the same data. Exits with 77 (skipped) where NumPy is
 missing.
 

@@ -77,7 +77,7 @@ TEST(DeviceTransportDeathTest, RefusesHalfAMessageToItselfAndMissingEntries) {
                "2 sends and 3 receives for 3 ranks");
 }
 
-// What make_device_transport says on every rank of a world of CPUs.
+// The reasons that make_device_transport gives on every rank of a world of CPUs.
 std::vector<std::string> reasons_on_cpus(int ranks, const std::string& choice) {
   std::vector<std::string> reasons(static_cast<std::size_t>(ranks));
   run_local_ranks(ranks, 60, [&](Transport& transport) {

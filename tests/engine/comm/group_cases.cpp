@@ -10,7 +10,7 @@ namespace atl {
 
 namespace {
 
-// Of six ranks groups of one, two and three.
+// Six ranks make groups of one, two and three.
 int stage_of(int rank) {
   constexpr int kStages[] = {0, 1, 1, 2, 2, 2};
   return kStages[rank % 6];
@@ -143,7 +143,7 @@ void ranks_in_no_group(Transport& world) {
   EXPECT_EQ(world.split(Transport::kNoGroup, ""), nullptr);
 }
 
-// What a group sends counts in all that it was split from, and nowhere else.
+// Bytes that a group sends count in all that it was split from, and nowhere else.
 void bytes_count_upwards(Transport& world) {
   const std::int64_t before_split = world.bytes_sent();
   const auto half = world.split(world.rank() % 2, "half");

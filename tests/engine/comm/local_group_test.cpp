@@ -157,8 +157,8 @@ TEST(LocalGroups, UnequalLengthsNameRanksOfTheJob) {
                "that rank sent 16 in weights");
 }
 
-// Of a scope that only stage 2 has entered: rank 5 works, rank 3 waits for it, and the others wait
-// for these two.
+// Only stage 2 has entered the scope: rank 5 works, rank 3 waits for it, and the others wait for
+// these two.
 TEST(LocalGroups, AMemberThatWorksIsWaitedForByAll) {
   run_stages(0.1, [](Transport& job, Transport& stage) {
     if (job.rank() < 3) return job.barrier({.operation = "all stages"});
@@ -198,7 +198,7 @@ TEST(LocalGroups, RanksThatWaitForEachOtherAreSilent) {
                                 "for a barrier in (one|other) \\(ranks 0 and 1\\);.*"));
 }
 
-// What is written once for any transport holds in a group.
+// Functions written once for any transport work in a group.
 TEST(LocalGroups, MaximaOfAGroup) {
   run_stages(60, [](Transport& job, Transport& stage) {
     std::vector<double> values{static_cast<double>(job.rank())};

@@ -1,4 +1,4 @@
-// What only an emulated device does on demand: errors of the device and of the library.
+// Errors of the device and of the library, which only an emulated device gives on demand.
 #include <cuda_emulation.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

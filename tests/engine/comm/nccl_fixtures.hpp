@@ -1,4 +1,4 @@
-// What tests of NCCL share: the devices they need, labels, and bytes to recognise.
+// Shared by tests of NCCL: the devices they need, labels, and bytes to recognise.
 #pragma once
 
 #include <gtest/gtest.h>

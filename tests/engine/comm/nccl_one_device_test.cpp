@@ -39,8 +39,7 @@ TEST_F(NcclOnOneDevice, AWorldOfOneIsSplit) {
   });
 }
 
-// What one device can show of NCCL: its kernels, groups that are polled, and their order with other
-// queues.
+// One device can show NCCL's kernels, groups that are polled, and their order with other queues.
 TEST_F(NcclOnOneDevice, ARankSendsToItself) {
   run_devices(1, kNcclTimeout, [](DeviceRank& rank) {
     Backend& backend = *rank.backend;
@@ -71,7 +70,7 @@ TEST_F(NcclOnOneDevice, AMessageToItselfIsRecordedAndReplayed) {
     const auto sent = rank.bytes(513, 0);
     const auto received = rank.bytes(513, 0);
     Queue& transfers = rank.device->queue();
-    // What NCCL allocates for its first message can't be recorded.
+    // Memory that NCCL allocates for its first message can't be recorded.
     rank.shift(0, *sent, 0, *received, kNcclHalo);
     rank.device->wait(transfers);
     const auto recording = backend.record(*rank.compute, [&] {

@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What each rank throws; empty if it throws nothing. All ranks compare before one of them ends.
+// The text that each rank throws; empty if none. All ranks compare before one of them ends.
 std::vector<std::string> compare(const std::vector<RankStart>& starts) {
   std::vector<std::string> said(starts.size());
   run_local_ranks(static_cast<int>(starts.size()), 60, [&](Transport& transport) {

@@ -1,4 +1,4 @@
-// What the transport costs between the ranks that mpirun started: bandwidth, and how much of a
+// The cost of the transport between the ranks that mpirun started: bandwidth, and how much of a
 // transfer hides under computation. Usage: benchmark_transport [--thread on|off] [--sleep US]
 // [--compute MS].
 #include <fmt/format.h>

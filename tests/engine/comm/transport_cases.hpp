@@ -1,4 +1,4 @@
-// What every transport must do, written once: each case runs on every rank of a world.
+// Duties of every transport, written once: each case runs on every rank of a world.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ struct TransportCase {
 };
 
 const std::vector<TransportCase>& transport_cases();
-// Of groups of the world's ranks; for worlds of any size.
+// Cases about groups of the world's ranks; for worlds of any size.
 const std::vector<TransportCase>& group_cases();
 
 }  // namespace atl

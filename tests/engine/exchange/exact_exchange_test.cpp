@@ -1,4 +1,4 @@
-// What exact messages carry beside the columns of their rows.
+// The content of exact messages beside the columns of their rows.
 #include <gtest/gtest.h>
 
 #include <cstring>

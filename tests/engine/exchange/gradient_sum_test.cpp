@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Routes, GradientSum,
                          ::testing::Combine(::testing::ValuesIn(routes()),
                                             ::testing::Values("cpu", "cuda")));
 
-// What every rank of a job, or of the group of each rank, has for its sum.
+// The sum that every rank of a job, or of the group of each rank, has.
 template <typename GroupOf>
 std::vector<std::vector<float>> sums_on(int ranks, const std::string& backend_name,
                                         const char* messages, const GroupOf& group_of) {
@@ -143,7 +143,8 @@ TEST_P(GroupSum, HasTheBitsOfAJobOfThatSize) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, GroupSum, ::testing::Values("cpu", "cuda"));
 
-// What a group of g ranks sends to others shrinks to a g-th; a server sends what others receive.
+// Bytes that a group of g ranks sends to others shrink to a g-th; a server sends what others
+// receive.
 TEST(SumSteps, CountWhatCrossesGroups) {
   const auto crossing = [](const SumRoute& route) {
     std::size_t values = 0;

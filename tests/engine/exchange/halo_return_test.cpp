@@ -15,7 +15,7 @@ namespace {
 constexpr int kReturnNodes = 60;
 constexpr std::int64_t kReturnColumns = 5;
 
-// What a part says about a node, a whole number so that sums are exact.
+// A part's value for a node, a whole number so that sums are exact.
 float returned_value(int part, std::int64_t node, std::int64_t column) {
   return static_cast<float>((part + 1) * 1000 + node * 7 % 100 + column);
 }

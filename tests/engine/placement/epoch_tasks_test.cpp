@@ -221,7 +221,7 @@ class MemoryOfModels : public ::testing::TestWithParam<StoredModel> {
   void SetUp() override { require_backend(GetParam().backend); }
 };
 
-// Of widths that are no multiple of eight: 13 and 4 columns.
+// Widths are no multiple of eight: 13 and 4 columns.
 TEST_P(MemoryOfModels, IsWhatARankNeeds) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, /*directed=*/false);

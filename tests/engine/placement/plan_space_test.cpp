@@ -146,7 +146,7 @@ TEST_F(PlanSpaceTest, StartsFromWhatTrainingIsAskedFor) {
   EXPECT_NE(space.start(), usual.start());
 }
 
-// What is remembered of other choices changes no bit.
+// Results remembered of other choices change no bit.
 TEST(PlanSpaceEvaluations, AreThoseOfAFreshSpace) {
   for (const Norm norm : {Norm::kBatch, Norm::kLayer, Norm::kNone}) {
     for (const double input_dropout : {0.0, 0.5}) {
@@ -286,7 +286,7 @@ TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
   }
 }
 
-// What joined packets and a tolerance cost in accuracy, on machines too large for each to be exact
+// The accuracy lost by joined packets and a tolerance, on machines too large for each to be exact
 // in a search. Uneven parts and ranks, cards and links, so that nothing ends together by chance.
 TEST(PlanSpaceEvaluations, AreCloseToExactOnLargeMachines) {
   for (const int hosts : {5, 8}) {

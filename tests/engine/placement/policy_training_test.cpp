@@ -20,7 +20,7 @@ TEST(SearchTarget, SharesFallByTheGapToTheBest) {
       ElementsAre(DoubleNear(1 / (1 + std::exp(-1)), 1e-9),
                   DoubleNear(std::exp(-1) / (1 + std::exp(-1)), 1e-9), 0, DoubleNear(0, 1e-9)));
   EXPECT_THAT(search_target({PlanCost{3}, PlanCost{3}}), ElementsAre(0.5, 0.5));
-  // What does not fit counts for nothing beside what does.
+  // A choice that does not fit counts for nothing beside one that does.
   EXPECT_THAT(search_target({PlanCost{1, 100}, PlanCost{9, 0}}), ElementsAre(0, 1));
   EXPECT_THAT(search_target({PlanCost{5, 100}, PlanCost{5, 100}}), ElementsAre(0.5, 0.5));
 }

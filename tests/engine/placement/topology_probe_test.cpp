@@ -22,7 +22,7 @@ TopologyProbeOptions tiny() {
   return options;
 }
 
-// What every rank gets.
+// The topology that every rank gets.
 std::vector<Topology> probe(const std::string& backend_name, int ranks,
                             const TopologyProbeOptions& options) {
   std::vector<Topology> results(static_cast<std::size_t>(ranks));

@@ -38,7 +38,7 @@ class SimulatedRun : public ::testing::Test {
   double epoch_s(const Topology& topology, const PhaseCorrections& corrections) const {
     return Simulator(topology).run(tasks(topology, corrections)).makespan_s;
   }
-  // What a trace of an epoch with these factors would say.
+  // Records the trace of an epoch with these factors.
   void record(const PhaseCorrections& truth) {
     const TaskGraph graph = tasks(topology_, truth);
     const TaskTimes times = Simulator(topology_).run(graph);

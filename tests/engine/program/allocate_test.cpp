@@ -193,7 +193,7 @@ class Overwriting {
   std::vector<Value> under_;
 };
 
-// What is wrong with a layout; empty: nothing.
+// The first overlap in a layout; empty if there is none.
 std::string overlap_in(const Program& program, const Schedule& schedule, const Layout& layout) {
   const std::vector<Life> lives = lives_of(program, schedule);
   const Overwriting overwriting(program, schedule);
@@ -233,7 +233,7 @@ class RememberingMemory {
     if (pass_ == 1) run_blocks(schedule.prologue);
     const std::span<const Block> blocks = schedule.blocks;
     run_blocks(blocks.first(schedule.forward_blocks));
-    // What an evaluation is asked for, also where it is the forward half of training.
+    // Values that an evaluation is asked for, also where it is the forward half of training.
     for (const Value value : {program.logits, program.embeddings}) {
       expect(value, {0, rows_.inner}, "after the last layer");
     }
@@ -441,8 +441,8 @@ TEST(Allocate, NoTwoValuesThatLiveShareAPlace) {
   EXPECT_GT(cases, 5000);
 }
 
-// What is stored is away when memory is fullest, and what is fetched lies elsewhere; alone and
-// where other values are computed again.
+// Stored values are away when memory is fullest, and fetched ones lie elsewhere; alone and where
+// other values are computed again.
 TEST(Allocate, NoTwoValuesShareAPlaceWhileTheyLiveOnADevice) {
   int cases = 0;
   int smaller = 0;
@@ -597,8 +597,8 @@ struct FormerLayer {
   bool relu = true;
 };
 
-// What tensors of training and evaluation took before programs: Model::plan_backward, and outputs
-// and aggregates of every layer.
+// Elements that tensors of training and evaluation took before programs: Model::plan_backward, and
+// outputs and aggregates of every layer.
 std::int64_t former_elements(const Case& model) {
   const std::int64_t inner = model.rows.inner;
   const std::int64_t with_halo =
@@ -683,7 +683,7 @@ TEST(Allocate, TakesLessThanAllValuesAndNotLessThanThoseOfOneInstant) {
       EXPECT_GE(layout.elements, sizes.most_at_once) << model.name();
       ++cases;
       tight += layout.elements == sizes.most_at_once ? 1 : 0;
-      // What lives for ever lies in front, so that a layout of its own is never tighter.
+      // Values that live for ever lie in front, so that a layout of its own is never tighter.
       const Layout apart = allocate(program, schedule, model.rows, Sharing::kNone);
       EXPECT_LE(layout.elements, apart.elements) << model.name();
     }

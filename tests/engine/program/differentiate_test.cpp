@@ -143,7 +143,7 @@ TEST(Differentiate, AddsTermsOfEarlierScopesToThoseOfLaterOnes) {
                          program.operations.begin());
   const Operations middle = backward_lines(program, 1);
   ASSERT_EQ(middle.size(), 3U);
-  // What layer 2 passes past layer 1 is the gradient of its own output, as it is.
+  // Layer 2 passes the gradient of its own output past layer 1, as it is.
   EXPECT_TRUE(middle[2].ends_with(fmt::format("add %{} %{}", loss, program.size() - 5)))
       << to_string(program);
 }
@@ -217,8 +217,8 @@ TEST(Builder, RefusesOtherAggregatesOfWhatAttentionReads) {
       << error.what();
 }
 
-// What the gradient of attention is made of: a half by targets, halo rows that travel back, and a
-// half by sources.
+// The parts of attention's gradient: a half by targets, halo rows that travel back, and a half by
+// sources.
 TEST(Differentiate, AttentionReturnsRowsToTheirOwners) {
   Builder builder(Pass::kTraining, 6, {}, 0);
   builder.begin_layer();
@@ -284,7 +284,7 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
         for (const Operation& op : program.operations) {
           const bool adds_two = op.is(rules::kLayerNormBackward) || op.is(rules::kNormSums) ||
                                 op.is(rules::kEdgesTerms);
-          // Of additive scores the halo rows' part comes with kAttendHalo, too.
+          // The halo rows' part of additive scores comes with kAttendHalo, too.
           const bool adds_to_score =
               op.is(rules::kAttendTargets)
                   ? score(op) == AttentionScore::kGatv2

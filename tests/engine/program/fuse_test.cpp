@@ -30,7 +30,7 @@ Program one_layer(Pass pass, LayerAlgebra order, const Layer& layer) {
   return builder.finish(logits, builder.input());
 }
 
-// What is run, a line each.
+// The operations that run, a line each.
 Lines lines_of(const Program& program) {
   Lines lines;
   for (Value v = 0; v < program.size(); ++v) {
@@ -146,7 +146,7 @@ TEST(Fuse, LeavesAnOutputAlone) {
                                       "%4 = bias %2 'layers.1.bias', bias %3"}));
 }
 
-// What is computed once must not get what changes with the parameters.
+// A value computed once must not take in what changes with the parameters.
 TEST(Fuse, LeavesAKeptAggregateAlone) {
   const auto layer = [](Builder& b, Value x) {
     return b.bias(b.aggregate(Normalisation::kMean, x));

@@ -274,7 +274,7 @@ std::vector<ModelCase> setups() {
   std::vector<ModelCase> all;
   for (const std::string& kind : model_kinds()) {
     for (const Norm norm : {Norm::kNone, Norm::kLayer, Norm::kBatch}) {
-      // What orders and dropout mean is the same for all of them.
+      // Orders and dropout mean the same for all of them.
       if (kind != "gcn" && kind != "sage") {
         all.push_back({kind, norm, OrderChoice::kAuto, true, 0.3, 0.5, norm == Norm::kNone, true});
         all.push_back({kind, norm, OrderChoice::kMultiplyFirst, false, 0, 0, false, false});
@@ -480,7 +480,7 @@ TEST(Offloading, TakesLessMemoryOfDeepModels) {
   EXPECT_LE(layout(kOffloadAll, {}).elements, 12 * one);
   EXPECT_GE(layout(kOffloadAll, {}).host_elements, 120 * one);
   EXPECT_EQ(layout({}, {}).host_elements, 0);
-  // Of dropped layers only what is kept.
+  // Only what is kept of dropped layers is stored.
   EXPECT_LE(layout(kOffloadAll, {2, false}).host_elements, 24 * one);
   EXPECT_LT(layout(kOffloadAll, {2, false}).elements, layout({}, {2, false}).elements);
 }

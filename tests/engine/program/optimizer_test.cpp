@@ -80,7 +80,7 @@ TEST(Optimizer, StepsLikeAdamAndDecaysTheLayersAsked) {
   }
 }
 
-// What steps of an optimizer do to parameters that start at 1 and have gradients of 3 and 4.
+// Steps of an optimizer on parameters that start at 1 and have gradients of 3 and 4.
 struct Stepped {
   ParameterStore parameters{DType::kF64};
   std::vector<double> values;

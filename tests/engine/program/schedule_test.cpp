@@ -199,7 +199,7 @@ TEST(Schedule, OfTheFirstLayer) {
             "RG(a) Z D(m) begin Wr(m) D(c) Wr(c) T(c) W(c) finish T(m) W(m)");
 }
 
-// What is kept is made once, with all it needs; what follows is one call over all rows.
+// A kept aggregate is made once, with all it needs; what follows is one call over all rows.
 TEST(Schedule, OfAKeptAggregate) {
   const Scheduled kept(model("gcn", Norm::kNone, kAggregate));
   EXPECT_EQ(kept.once(0), "I(m) begin I(c) S(c) finish S(m)");

@@ -1,4 +1,4 @@
-// What is counted for a program is what its backend counts while it runs.
+// The work counted for a program is what its backend counts while it runs.
 #include "engine/program/work.hpp"
 
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted,
   });
 }
 
-// What the models of the table do not have.
+// Operations that the models of the table do not have.
 Program other_operations(const ModelConfig& config, Pass pass) {
   Builder b(pass, config.features, {}, 0);
   b.begin_layer();

@@ -34,7 +34,7 @@ TEST(Merge, ClipsPacketsToTheirSending) {
 }
 
 TEST(Merge, MovesHostsToTheClockOfTheFirst) {
-  // Of the other clock only this is known: o >= 90 - 1100 by the sum, o <= 97 - 1080 by it.
+  // The other clock has these bounds alone: o >= 90 - 1100 by the sum, o <= 97 - 1080 by it.
   const MergedTrace merged =
       TwoRanks{.second_host = "b", .second_clock = 1000, .begin = 7e9}.merged();
   const HostClock& second = merged.clocks.hosts[1];

@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, TracedRun,
                          ::testing::Values(std::pair("exact", true), std::pair("exact", false),
                                            std::pair("quantized", true)));
 
-// What lies beside a rank's own time is no phase of it.
+// Spans beside a rank's own time are no phase of it.
 TEST(TracedRunPhases, AreThoseOfTheRank) {
   const TempDir dir;
   const std::filesystem::path run = traced_run(dir, small_options());

@@ -1,4 +1,4 @@
-// What a file must hold to be a trace, and what is said of one that doesn't.
+// The content that makes a file a trace, and the errors for one that lacks it.
 #include "engine/trace/trace_file.hpp"
 
 #include <gmock/gmock.h>

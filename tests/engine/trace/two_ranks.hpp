@@ -12,7 +12,7 @@
 
 namespace atl {
 
-// What tests change.
+// The parts that tests change.
 struct TwoRanks {
   std::string second_host = "a";
   double second_clock = 0;  // what rank 1's clock is ahead

@@ -13,7 +13,7 @@
 namespace atl {
 namespace {
 
-// What all of three ranks throw if rank 1 does `work`.
+// The error that all of three ranks throw if rank 1 does `work`.
 std::string error_on_all(const std::function<void()>& work) {
   std::atomic<int> agreed{0};
   std::string said;

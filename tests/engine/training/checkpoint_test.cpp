@@ -75,7 +75,7 @@ TEST(Safetensors, RefusesDamage) {
   std::string garbled = good;
   garbled[9] = '!';
   EXPECT_NE(message(garbled).find("JSON"), std::string::npos);
-  // What follows is no checksum's matter: files of others have none.
+  // The damages below are no checksum's matter: files of others have none.
   const std::size_t entry = good.find(R"(,"checksum":")");
   std::string unsigned_file = good;
   unsigned_file.replace(entry, 30, 30, ' ');

@@ -32,7 +32,7 @@ struct Variant {
   void (*describe)(oracle::Model& model);
 };
 
-// Of all layers of the oracle that are not those which give the logits, or hops.
+// Changes the oracle's hidden layers: neither those that give the logits, nor hops.
 template <typename Change>
 void for_hidden(oracle::Model& model, const Change& change) {
   for (oracle::Layer& layer : model.layers) {
@@ -558,7 +558,7 @@ struct Way {
 
 using Gradients = std::map<std::string, oracle::Matrix>;
 
-// What training and evaluation gave, in the order of global ids.
+// Results of training and evaluation, in the order of global ids.
 struct StepOutcome {
   oracle::Matrix training_logits;
   double loss = 0;
@@ -675,7 +675,7 @@ StepOutcome run_engine(const OracleCase& c, const Way& way, const std::filesyste
   return outcome;
 }
 
-// What the oracle says of training from the same start. after and evaluation_logits hang on the
+// The oracle's results of training from the same start. after and evaluation_logits hang on the
 // step, which is the engine's: see evaluate().
 StepOutcome run_oracle(const OracleCase& c, const Csr& csr, const StepOutcome& shapes) {
   oracle::Model model = model_of(c);

@@ -221,7 +221,7 @@ TEST_F(DeviceOffload, IsChosenWhereItTakesLessTime) {
   }
 }
 
-// What is pinned is held against the memory of the host, of all its ranks together.
+// Pinned memory is held against the memory of the host, of all its ranks together.
 TEST_F(DeviceOffload, NeedsMemoryOfTheHost) {
   run_local_ranks(3, 30, [&](Transport& transport) {
     EXPECT_TRUE(has_pinned_memory(transport, 1 << 20));

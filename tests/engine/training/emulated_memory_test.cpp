@@ -1,4 +1,4 @@
-// What a model takes of a device's memory, to the byte: an emulated device gives what is asked for.
+// A model's use of a device's memory, to the byte: an emulated device gives what is asked for.
 #include <gtest/gtest.h>
 
 #include "engine/program/parameters.hpp"

@@ -295,11 +295,11 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& ex
   }
 }
 
-// Of f32 against double, whose unit is u = 2^-24 = 6e-8: a score adds up kWidth products and the
-// loss is a sum in double of f32 terms, so that roundings in random directions stay below 10 u. A
-// gradient adds up what each pair of a node gives, some 30 terms with two roundings each: sqrt(60)
-// u = 5e-7 of the largest. A decoder's parameters get terms of all pairs, hundreds in one f32 sum:
-// sqrt(1000) u = 2e-6, through up to three layers.
+// Bounds of f32 against double, whose unit is u = 2^-24 = 6e-8: a score adds up kWidth products and
+// the loss is a sum in double of f32 terms, so that roundings in random directions stay below 10 u.
+// A gradient adds up what each pair of a node gives, some 30 terms with two roundings each:
+// sqrt(60) u = 5e-7 of the largest. A decoder's parameters get terms of all pairs, hundreds in one
+// f32 sum: sqrt(1000) u = 2e-6, through up to three layers.
 constexpr double kLossOfLinks = 1e-6;
 constexpr double kGradientOfRows = 2e-6;
 constexpr double kGradientOfDecoder = 1e-5;

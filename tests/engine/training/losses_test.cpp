@@ -63,8 +63,8 @@ struct LossRun {
   Metrics metrics;
 };
 
-// What the model predicts before the first epoch, in `before`; then `epochs` epochs, and what it
-// predicts then, in `after`.
+// Predictions before the first epoch, in `before`; then `epochs` epochs, and the predictions after
+// them, in `after`.
 LossRun train_and_predict(const fs::path& dataset, int ranks, const TrainOptions& options,
                           int epochs, const fs::path& before, const fs::path& after) {
   LossRun outcome;
@@ -193,7 +193,7 @@ TEST(ClassWeightCounts, AreBalancedByHand) {
     EXPECT_THAT(class_weights({.class_weights = "balanced"}, Task::kSingleLabel, counts, transport),
                 ElementsAre(8.0F / 18, 0, 8.0F / 6));
     EXPECT_TRUE(class_weights({}, Task::kSingleLabel, counts, transport).empty());
-    // Of labels without and with: 8 / (2 * 6), 8 / (2 * 2); 5 / (2 * 5) and none.
+    // Labels without and with: 8 / (2 * 6), 8 / (2 * 2); 5 / (2 * 5) and none.
     const std::vector<std::int64_t> several = {6, 2, 5, 0};
     EXPECT_THAT(class_weights({.class_weights = "balanced"}, Task::kMultiLabel, several, transport),
                 ElementsAre(8.0F / 12, 2, 0.5F, 0));

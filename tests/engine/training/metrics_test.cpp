@@ -53,7 +53,7 @@ TEST(RocAuc, IsUndefinedWithoutBothClassesOrWithNaN) {
 TEST(AveragePrecision, IsByHand) {
   EXPECT_DOUBLE_EQ(ranking({0.1F, 0.4F, 0.35F, 0.8F}, {0, 0, 1, 1}).average_precision,
                    0.5 * 1 + 0.5 * 2 / 3);
-  // Of equal scores all count at once: 1 of 2, then 2 of 4.
+  // Equal scores all count at once: 1 of 2, then 2 of 4.
   EXPECT_DOUBLE_EQ(ranking({2, 2, 1, 1}, {1, 0, 1, 0}).average_precision, 0.5 * 0.5 + 0.5 * 0.5);
   EXPECT_DOUBLE_EQ(ranking({1, 2}, {1, 1}).average_precision, 1);
   EXPECT_TRUE(std::isnan(ranking({1, 2}, {0, 0}).average_precision));

@@ -43,7 +43,7 @@ std::filesystem::path write_odd_dataset(const TempDir& dir, const OddGraph& grap
   return folder;
 }
 
-// Of the run of four epochs on rank 0.
+// The run of four epochs on rank 0.
 struct FourEpochs {
   std::vector<double> losses;
   std::vector<float> first_gradients;                // of all parameters in the first epoch
@@ -198,13 +198,13 @@ TEST(OddGraphs, EqualRowsOfFeatures) {
   }
 }
 
-// What a softmax has in common for all edges of a node changes nothing, so the gradient of the
-// part of a score that belongs to the target is zero wherever no score crosses the kink of leaky
-// ReLU. Rounding is left, which Adam's first step, rate * g / (|g| + 1e-8), makes large: its slope
-// is at most rate / 1e-8. docs/training.md derives the bounds that are tested here.
+// A term that a softmax has in common for all edges of a node changes nothing, so the gradient of
+// the part of a score that belongs to the target is zero wherever no score crosses the kink of
+// leaky ReLU. Rounding is left, which Adam's first step, rate * g / (|g| + 1e-8), makes large: its
+// slope is at most rate / 1e-8. docs/training.md derives the bounds that are tested here.
 TEST(OddGraphs, AttentionDiffersByNoMoreThanAdamMakesOfRounding) {
   const double rate = TrainOptions().optimizer.learning_rate;
-  // Of gradients of the order of 1, behind two norms that multiply by 1 / sqrt(1e-5) at most.
+  // Gradients are of the order of 1, behind two norms that multiply by 1 / sqrt(1e-5) at most.
   const double rounding = 0x1p-24 / 1e-5;
   for (const std::string model : {"gat", "gatv2"}) {
     for (Csr csr : {star_graph(5), star_graph(40), clique(3), path_graph(9, -1)}) {

@@ -87,7 +87,7 @@ TEST_F(QuantizedRuns, GoOnAfterAKillBitForBit) {
       if (bits == "4" && cut != 5) continue;
       const std::string name = bits + "-" + std::to_string(cut);
       run(name, cut, false, options(bits));
-      // What a kill in the next epoch leaves behind.
+      // The files that a kill in the next epoch leaves behind.
       {
         std::FILE* file = std::fopen((dir_.path() / name / "metrics.jsonl").c_str(), "ab");
         std::fputs("{\"epoch\": 99, \"loss\": 9}\n{\"epo", file);
@@ -100,7 +100,7 @@ TEST_F(QuantizedRuns, GoOnAfterAKillBitForBit) {
   EXPECT_EQ(warnings(), "");
 }
 
-// What adaptive widths measured themselves is found again in the run folder.
+// The calibration that adaptive widths measured is found again in the run folder.
 TEST_F(QuantizedRuns, GoOnWithTheCalibrationOfTheirFolder) {
   TrainOptions measured = options("adaptive");
   measured.calibration.clear();

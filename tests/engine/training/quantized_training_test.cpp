@@ -20,7 +20,7 @@ TrainOptions quantized_options(const std::string& bits) {
   return options;
 }
 
-// Of the loss of the last epochs, whose noise it averages.
+// The mean loss of the last epochs, which averages their noise.
 double late_loss(const RunResult& run) {
   double sum = 0;
   for (std::size_t i = run.losses.size() - 5; i < run.losses.size(); ++i) sum += run.losses[i];
@@ -261,7 +261,7 @@ TEST_F(DeviceQuantizedTraining, IsRecordedAnewAfterEachAssignment) {
     int reassign_every;
     std::vector<bool> of_recording;
   };
-  // Of "adaptive" the first five epochs have widths of their own, the last of which is assigned
+  // The first five epochs of "adaptive" have widths of their own, the last of which is assigned
   // after; "random" draws after epochs 4 and 8, and the first two epochs are never recorded.
   const Case cases[] = {
       {"adaptive", 4, {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1}},

@@ -114,7 +114,7 @@ class SnapshotRuns : public ::testing::Test {
     }
     return values;
   }
-  // What is kept of the only run that has anything, by name.
+  // Files kept of the only run that has any, by name.
   std::vector<fs::path> kept(const std::string& part) const {
     std::vector<fs::path> found;
     for (const auto& entry : fs::recursive_directory_iterator(memory_)) {

@@ -145,7 +145,7 @@ TEST(Training, RunFolderResumesAfterAnInterruption) {
   run("whole", 8, false);
   const std::filesystem::path parts = dir.path() / "parts";
   run("parts", 4, false);
-  // What a kill in epoch 5 leaves behind: a line after the checkpoint and half a line.
+  // A kill in epoch 5 leaves this behind: a line after the checkpoint and half a line.
   {
     std::FILE* file = std::fopen((parts / "metrics.jsonl").c_str(), "ab");
     std::fputs("{\"epoch\": 5, \"loss\": 9}\n{\"epo", file);

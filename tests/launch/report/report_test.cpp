@@ -220,7 +220,7 @@ TEST_F(RunFolderTest, SeedsHaveMeanAndDeviation) {
     runs.push_back(read_run(folder));
   }
   const std::string page = make_report(runs);
-  // Of the first three: the fourth has another rate.
+  // Only the first three are summed up: the fourth has another rate.
   EXPECT_THAT(page, HasSubstr("run0, run1, run2"));
   EXPECT_THAT(page, HasSubstr("60.00% ± 10.00%"));
   EXPECT_THAT(page, Not(HasSubstr("can't be compared")));
@@ -260,7 +260,7 @@ TEST_F(RunFolderTest, OtherDatasetsAreRemarked) {
   EXPECT_THAT(make_report(runs), Not(HasSubstr("datasets</b>")));
 }
 
-// What only the first epoch does has no share in a usual one: phases add up to it.
+// Phases that only the first epoch has count nothing in a usual one: phases add up to it.
 TEST_F(RunFolderTest, PhasesOfTheFirstEpochAloneCountNothing) {
   std::string metrics =
       R"({"epoch": 1, "epoch_ms": 313, "phases": {"input dropout": 114, "forward": 150, "step": 49}})"
@@ -360,7 +360,7 @@ TEST_F(RunFolderTest, ShowsAllMetricsAndClassesOfTheTestNodes) {
   EXPECT_THAT(page, HasSubstr("Classes of the test nodes: a"));
   EXPECT_THAT(page, HasSubstr("data-label=\"precision\">25.00%</td>"));
   EXPECT_THAT(page, HasSubstr("data-label=\"as 1\">2</td>"));
-  // What is malformed is left out.
+  // Malformed metrics are left out.
   const char* odd = R"({"f1-macro": 3, "classes": {"test": {"support": {"a": 1}}}})";
   EXPECT_THAT(make_report({read_run(write_run("b", kTwoEpochs, odd))}),
               Not(HasSubstr("Classes of the test nodes")));

@@ -1,4 +1,4 @@
-// What `atoll launch` starts, when it gives up, and what it understands of what ranks say.
+// The runs that `atoll launch` starts, when it gives up, and how it understands what ranks say.
 #include "launch/supervisor/restart_policy.hpp"
 
 #include <gmock/gmock.h>

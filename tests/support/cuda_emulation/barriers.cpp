@@ -32,19 +32,20 @@ void check_arrival(int thread, const Thread& self, Warp& warp) {
   }
 }
 
-// What everyone receives when the last lane has arrived.
+// Gives everyone their result when the last lane has arrived.
 void complete(int thread, Collective kind, unsigned mask) {
+  Thread* const warp = &lane_of_warp(thread, 0);
   std::array<std::uint64_t, 32> values{};
   unsigned ballot = 0;
   for (unsigned lanes = mask; lanes != 0; lanes &= lanes - 1) {
     const int lane = std::countr_zero(lanes);
-    values[static_cast<std::size_t>(lane)] = lane_of_warp(thread, lane).value;
-    if (lane_of_warp(thread, lane).value != 0) ballot |= 1u << lane;
+    values[static_cast<std::size_t>(lane)] = warp[lane].value;
+    if (warp[lane].value != 0) ballot |= 1u << lane;
   }
   warp_of(thread).in_collective &= ~mask;
   for (unsigned lanes = mask; lanes != 0; lanes &= lanes - 1) {
     const int lane = std::countr_zero(lanes);
-    Thread& other = lane_of_warp(thread, lane);
+    Thread& other = warp[lane];
     const bool named = (mask >> (other.source & 31) & 1u) != 0;
     other.value = kind == Collective::kBallot ? ballot
                   : named                     ? values[static_cast<std::size_t>(other.source & 31)]

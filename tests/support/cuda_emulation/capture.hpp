@@ -28,7 +28,7 @@ struct Capture {
   bool ended = false;
 };
 
-// What an operation that can't be captured does to the stream's capture.
+// Makes the stream's capture invalid, as an operation that can't be captured does.
 cudaError_t invalidate(Capture& capture, cudaError_t error);
 
 cudaError_t begin_capture(Stream& stream, cudaStreamCaptureMode mode);

@@ -86,7 +86,7 @@ cudaError_t copy(void* to, size_t to_pitch, const void* from, size_t from_pitch,
         to_pageable || (synchronous && !(is_device_memory(to) && is_device_memory(from)));
     std::function<void()> work;
     if (from_pageable) {
-      // What pageable memory holds at the time of the call is copied, whenever that happens.
+      // Pageable memory is copied as it is at the time of the call, whenever that happens.
       auto kept = std::make_shared<std::vector<char>>(shape.width * shape.height);
       copy_rows(kept->data(), shape.width, from, from_pitch, shape);
       work = [=] { copy_rows(to, to_pitch, kept->data(), shape.width, shape); };

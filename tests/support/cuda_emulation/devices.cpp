@@ -1,4 +1,4 @@
-// What CUDA tells about devices, versions and error codes.
+// CUDA's facts about devices, versions and error codes.
 #include <cuda_runtime.h>
 
 #include <cstdio>

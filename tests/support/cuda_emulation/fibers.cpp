@@ -35,29 +35,37 @@ void* current_sanitizer_fiber() { return nullptr; }
 void announce_switch(void*) {}
 #endif
 
+// Only one block is running at a time, in the whole process, and so is one of these.
+Stack host;
+Stack* running = &host;
+Stack* left = nullptr;  // the one that was running before
+
+void switch_to(Stack& next) {
+  left = std::exchange(running, &next);
+  announce_switch(next.sanitizer);
+  boost::context::fiber rest = std::move(next.rest).resume();
+  left->rest = std::move(rest);  // whoever comes back here has left another stack than this
+}
+
 }  // namespace
 
 Fiber::Fiber(std::function<void()> body)
     : body_(std::move(body)),
-      inside_(std::allocator_arg,
-              stagger(context::protected_fixedsize_stack(kStackBytes).allocate()),
-              context::protected_fixedsize_stack(kStackBytes),
-              [this](boost::context::fiber&& scheduler) {
-                outside_ = std::move(scheduler);
-                body_();
-                return std::move(outside_);
-              }),
-      sanitizer_inside_(new_sanitizer_fiber()) {}
+      stack_{
+          {std::allocator_arg, stagger(context::protected_fixedsize_stack(kStackBytes).allocate()),
+           context::protected_fixedsize_stack(kStackBytes),
+           [this](boost::context::fiber&& rest) {
+             left->rest = std::move(rest);
+             body_();
+             return std::move(host.rest);
+           }},
+          new_sanitizer_fiber()} {}
 
 void Fiber::resume() {
-  sanitizer_outside_ = current_sanitizer_fiber();
-  announce_switch(sanitizer_inside_);
-  inside_ = std::move(inside_).resume();
+  if (running == &host) host.sanitizer = current_sanitizer_fiber();
+  switch_to(stack_);
 }
 
-void Fiber::suspend() {
-  announce_switch(sanitizer_outside_);
-  outside_ = std::move(outside_).resume();
-}
+void Fiber::suspend() { switch_to(host); }
 
 }  // namespace atl::cuda_emulation

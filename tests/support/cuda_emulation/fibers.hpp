@@ -6,23 +6,26 @@
 
 namespace atl::cuda_emulation {
 
+// Where a stack goes on, and the thread sanitizer's handle of it.
+struct Stack {
+  boost::context::fiber rest;
+  void* sanitizer = nullptr;
+};
+
 // One stack with the code that runs on it; kept from block to block, so that starting a block costs
 // no allocation. Used by one host thread at a time.
 class Fiber {
  public:
   explicit Fiber(std::function<void()> body);
-  // From the scheduler: goes on with the body until it calls suspend().
+  // Goes on with the body, from the host's own stack or from another fiber, which stays where it
+  // is.
   void resume();
-  // From within the body: back to the scheduler.
-  void suspend();
+  // From within any body: back to the host's stack.
+  static void suspend();
 
  private:
   std::function<void()> body_;
-  boost::context::fiber inside_;
-  boost::context::fiber outside_;
-  // What the thread sanitizer knows the two sides as.
-  void* sanitizer_inside_ = nullptr;
-  void* sanitizer_outside_ = nullptr;
+  Stack stack_;
 };
 
 }  // namespace atl::cuda_emulation

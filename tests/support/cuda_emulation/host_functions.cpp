@@ -35,7 +35,7 @@ void execute_due() {
     } else if (std::chrono::steady_clock::now() < next.when) {
       runtime().changed.wait_until(lock, next.when);
     } else {
-      // What can't be completed now stays in line.
+      // Work that can't be completed now stays in line.
       due().pop_front();
       due().push_back({next.stream, next.item, std::chrono::steady_clock::now() + kPatience});
       advance(*next.stream, next.item, lock);

@@ -1,5 +1,5 @@
-// What the emulator reads from the running program's own symbol table: the variables that stand for
-// shared memory, and the names of kernels for messages.
+// Reads from the running program's own symbol table: the variables that stand for shared memory,
+// and the names of kernels for messages.
 #pragma once
 
 #include <cstddef>

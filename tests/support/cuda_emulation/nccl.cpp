@@ -27,7 +27,7 @@ std::map<std::string, std::shared_ptr<World>>& worlds() {
   return *all;
 }
 
-// What the calling thread collects between ncclGroupStart and ncclGroupEnd.
+// Calls that this thread collects between ncclGroupStart and ncclGroupEnd.
 struct Group {
   int depth = 0;
   ncclResult_t error = ncclSuccess;
@@ -238,7 +238,7 @@ ncclResult_t add_transfer(bool is_send, void* buffer, size_t count, ncclDataType
   return group.depth > 0 ? ncclSuccess : end_group(lock);
 }
 
-// What a non-blocking communicator answers for the work of the last call.
+// A non-blocking communicator's answer for the work of the last call.
 ncclResult_t progress(ncclComm& comm, Lock& lock) {
   if (comm.aborted) return ncclInternalError;
   if (comm.error != ncclSuccess) return comm.error;

@@ -30,13 +30,13 @@ struct Transfer {
   TransferOperation* operation = nullptr;  // set while it waits in a channel
 };
 
-// What ranks sent and received from one rank to another, in the order of the calls: the first
-// waiting send belongs to the first waiting receive, and so on.
+// Transfers from one rank to another, in the order of the calls: the first waiting send belongs to
+// the first waiting receive, and so on.
 struct Channel {
   std::deque<std::shared_ptr<Transfer>> sends, receives;
 };
 
-// What a rank asked of ncclCommSplit.
+// A rank's call of ncclCommSplit.
 struct SplitRequest {
   ncclComm* parent;
   int color;

@@ -65,6 +65,8 @@ void resume(Worker* worker) {
   worker->fiber.resume();
 }
 
+void run_next();
+
 Worker* idle_worker() {
   Block& b = block();
   if (b.idle.empty()) return new Worker;
@@ -81,6 +83,25 @@ Worker* idle_worker() {
     text += (shown++ > 0 ? ", " : " ") + describe(thread);
   }
   fail(text);
+}
+
+// Leaves the running stack for that of another thread, or for one on which threads start.
+void run_next() {
+  Block& b = block();
+  // Mostly the thread that became runnable last: its warp's stacks are in the cache.
+  const bool surprise = draw(16) == 0;
+  const bool can_start = b.next_start < b.start_order.size();
+  if (can_start && (b.runnable.empty() || surprise)) {
+    resume(idle_worker());
+  } else if (!b.runnable.empty()) {
+    if (surprise) std::swap(b.runnable[draw(b.runnable.size())], b.runnable.back());
+    const int thread = b.runnable.back();
+    b.runnable.pop_back();
+    enter(thread);
+    resume(b.threads[static_cast<std::size_t>(thread)].worker);
+  } else {
+    fail_stuck();
+  }
 }
 
 }  // namespace
@@ -103,8 +124,13 @@ Worker::Worker()
     : fiber([this] {
         while (true) {
           run_threads_to_their_end();
-          block().idle.push_back(this);
-          fiber.suspend();
+          Block& b = block();
+          b.idle.push_back(this);
+          if (b.exited < b.threads.size()) {
+            run_next();
+          } else {
+            Fiber::suspend();
+          }
         }
       }) {}
 
@@ -158,10 +184,9 @@ void check_nobody_in_warp_needs(int thread) {
 }
 
 void wait_until_runnable(Thread& self) {
-  Worker* const worker = running_worker;
-  self.worker = worker;
-  worker->fiber.suspend();
-  // The scheduler made this thread the current one again.
+  self.worker = running_worker;
+  run_next();
+  // This thread has become the current one again.
 }
 
 void make_runnable(int thread) {
@@ -170,23 +195,7 @@ void make_runnable(int thread) {
 }
 
 void run_threads() {
-  Block& b = block();
-  while (b.exited < b.threads.size()) {
-    // Mostly the thread that became runnable last: its warp's stacks are in the cache.
-    const bool surprise = draw(16) == 0;
-    const bool can_start = b.next_start < b.start_order.size();
-    if (can_start && (b.runnable.empty() || surprise)) {
-      resume(idle_worker());
-    } else if (!b.runnable.empty()) {
-      if (surprise) std::swap(b.runnable[draw(b.runnable.size())], b.runnable.back());
-      const int thread = b.runnable.back();
-      b.runnable.pop_back();
-      enter(thread);
-      resume(b.threads[static_cast<std::size_t>(thread)].worker);
-    } else {
-      fail_stuck();
-    }
-  }
+  if (!block().threads.empty()) run_next();
 }
 
 }  // namespace atl::cuda_emulation

@@ -40,7 +40,7 @@ struct Worker {
 // Lanes of a warp by what they do, one bit each.
 struct Warp {
   unsigned present, exited, at_block_barrier, in_collective;
-  // What the first lane of those in a collective does, and whether all others do the same.
+  // The collective of the first lane that is in one, and whether all others do the same.
   Collective collective;
   unsigned mask;
   bool uniform;

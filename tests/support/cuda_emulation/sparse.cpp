@@ -15,7 +15,7 @@ struct cusparseContext {
   cudaStream_t stream = nullptr;
 };
 
-// What a matrix was prepared for.
+// The product that a matrix was prepared for.
 struct Preparation {
   const void* buffer = nullptr;
   cusparseSpMMAlg_t algorithm = CUSPARSE_SPMM_ALG_DEFAULT;
@@ -320,7 +320,7 @@ cusparseStatus_t cusparseSpMM(cusparseHandle_t handle, cusparseOperation_t op_a,
   const cusparseStatus_t status = examine_matrix(handle, op_a, op_b, a, b, c, compute);
   if (status != CUSPARSE_STATUS_SUCCESS) return status;
   if (buffer == nullptr) return CUSPARSE_STATUS_INVALID_VALUE;
-  // What was worked out for one product must not be used for another.
+  // A preparation for one product must not be used for another.
   const Preparation now{buffer, algorithm, b->columns, b->leading, c->leading, c->type};
   if (a->prepared.buffer == buffer && a->prepared != now) return CUSPARSE_STATUS_INVALID_VALUE;
   SparseProduct product{};

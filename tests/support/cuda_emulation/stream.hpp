@@ -26,7 +26,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   // Goes on as far as is possible without waiting; true when the work is complete. Called again
   // until then. May release the lock for a while.
   virtual bool run(Lock& lock) = 0;
-  // What a replayed graph runs instead: this operation itself unless it has state.
+  // The operation that a replayed graph runs instead: this one itself unless it has state.
   virtual std::shared_ptr<Operation> copy_for_replay() { return shared_from_this(); }
 };
 

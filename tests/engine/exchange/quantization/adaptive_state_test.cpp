@@ -1,4 +1,4 @@
-// What adaptive widths keep from run to run: states and calibrations, good and damaged ones.
+// States and calibrations that adaptive widths keep from run to run, good and damaged ones.
 #include <gmock/gmock.h>
 
 #include "tests/engine/exchange/quantization/adaptive_setup.hpp"

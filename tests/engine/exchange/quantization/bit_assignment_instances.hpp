@@ -122,8 +122,8 @@ inline std::array<double, 5> random_ratios(Random& random) {
   return ratios;
 }
 
-// What an instance is drawn from. The first has every kind of corner; the second only links of
-// similar speed and times that compete, where nearly all solutions mix widths.
+// The source that instances are drawn from. The first has every kind of corner; the second only
+// links of similar speed and times that compete, where nearly all solutions mix widths.
 struct Mixture {
   const char* name;
   std::vector<double> thetas, gammas, lambdas;

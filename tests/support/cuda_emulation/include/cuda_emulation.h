@@ -1,4 +1,4 @@
-// What a test may ask of the emulator beyond CUDA's own interface.
+// A test's requests to the emulator beyond CUDA's own interface.
 //
 // Environment of the program, all numbers:
 //   ATOLL_EMULATION_DEVICES  devices to see, 1 by default; 0 is a machine without any

@@ -1,4 +1,4 @@
-// What device code uses, for the host compiler: qualifiers, built-in variables, barriers, warp
+// The words of device code, for the host compiler: qualifiers, built-in variables, barriers, warp
 // exchange, atomics and arithmetic intrinsics. Threads of a block run as fibers of one host thread.
 #pragma once
 
