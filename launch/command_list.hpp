@@ -36,7 +36,7 @@ struct ListedCommand {
 // Hidden ones are left out.
 std::vector<ListedCommand> list_commands(const CLI::App& program);
 
-// What other programs read of them (docs/formats.md#commands-and-options), with the metrics of
+// The part that other programs read (docs/formats.md#commands-and-options), with the metrics of
 // results.
 Json commands_json(const CLI::App& program);
 

@@ -1,4 +1,4 @@
-// What a program with an operation of its own includes beside atoll.hpp: rules, their views and
+// Header for programs with an operation of their own, beside atoll.hpp: rules, their views and
 // gradients, and backends (docs/own-model.md).
 #pragma once
 

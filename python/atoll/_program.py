@@ -234,7 +234,7 @@ def run(words, launcher=None):
 
 @functools.lru_cache(maxsize=None)
 def reference():
-    """What `atoll reference --json` says of commands, options and metrics. It is asked for when it is
+    """The output of `atoll reference --json` on commands, options and metrics. It is asked for when it is
     first needed, and once: importing the package takes no longer for it, and it fits the program that
     is there, which a list made while the package is built may not."""
     return json.loads(run(["reference", "--json"], []) if _engine is None else _engine.reference())

@@ -607,7 +607,7 @@ class TrainTest(WorkFolder):
         self.assertIn("to", list(atoll.options("export")["option"]))
         with self.assertRaisesRegex(atoll.InputError, "'trian'; allowed are import, .*train"):
             atoll.options("trian")
-        # What other libraries call an option leads to one that is there.
+        # Other libraries' names of an option lead to one that is there.
         arguments = inspect.signature(atoll.train).parameters
         self.assertLessEqual(set(_errors.OTHER_NAMES), {*table["option"], *arguments})
 

@@ -12,7 +12,7 @@ from check_structure import list_files
 
 PAGE = "docs/adding.md"
 PROMISE = re.compile(r"^Files of the example, at most (\d+) \((.*)\):\n\n((?:\* `[^`\n]+`\n)+)", re.M)
-# What may use an example without being a part of it.
+# These may use an example without being a part of it.
 USES = re.compile(r"^(tests|docs|examples|python/tests|launch/tools/jobs)/|\.md$")
 
 

@@ -14,8 +14,8 @@
 namespace atl {
 namespace {
 
-constexpr int kNodes = 90;
-constexpr int kEpochs = 2;
+constexpr int kGraphNodes = 90;
+constexpr int kTrainedEpochs = 2;
 
 ModelConfig model_of(const std::string& kind, Norm norm) {
   ModelConfig config;
@@ -53,9 +53,9 @@ std::vector<float> trained(Transport& transport, const LocalGraphView& local,
                   features.view());
   rank.exchange->keep_alive(network.memory());
   network.allocate();
-  Loss loss(*rank.backend, targets, kNodes);
+  Loss loss(*rank.backend, targets, kGraphNodes);
   Optimizer optimizer({}, network.parameters(), *rank.backend);
-  for (int epoch = 1; epoch <= kEpochs; ++epoch) {
+  for (int epoch = 1; epoch <= kTrainedEpochs; ++epoch) {
     EpochState state = optimizer.state_of(epoch);
     const Round round{.epoch = epoch, .state = &state};
     network.run_forward(*rank.exchange, round);
@@ -72,7 +72,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 std::vector<float> trained_on(int ranks, const ModelConfig& config, int marginal_groups) {
-  const Csr csr = random_graph(kNodes, 4, /*directed=*/false, /*weighted=*/false, 5);
+  const Csr csr = random_graph(kGraphNodes, 4, /*directed=*/false, /*weighted=*/false, 5);
   const EdgeArrays arrays = make_edge_arrays(csr);
   std::vector<float> result;
   run_parts(arrays.on(csr, true), ranks, [&](Transport& transport, const LocalGraphView& local) {
@@ -106,9 +106,9 @@ TEST(Ranges, MayBeEmpty) {
 
 TEST(Groups, OfRanksRunAProgramEach) {
   constexpr int kRanks = 2;
-  const Csr csr = random_graph(kNodes, 4, /*directed=*/false, /*weighted=*/false, 5);
+  const Csr csr = random_graph(kGraphNodes, 4, /*directed=*/false, /*weighted=*/false, 5);
   const EdgeArrays arrays = make_edge_arrays(csr);
-  const std::vector<std::int32_t> part_of = scattered_parts(kNodes, kRanks);
+  const std::vector<std::int32_t> part_of = scattered_parts(kGraphNodes, kRanks);
   const GraphView graph = arrays.on(csr, true);
   LocalGraphBuilder builder(graph, part_of, kRanks);
   const std::vector<LocalGraph> parts = {builder.build(0), builder.build(1)};
@@ -157,9 +157,9 @@ TEST(RankMap, SaysWhoHoldsWhat) {
 TEST(RankMap, RanksOfAPartShareTheWorkOnItsRows) {
   const RankMap ranks(2, 2);
   constexpr std::int64_t kColumns = 8;
-  const Csr csr = random_graph(kNodes, 4, /*directed=*/true, /*weighted=*/true, 5);
+  const Csr csr = random_graph(kGraphNodes, 4, /*directed=*/true, /*weighted=*/true, 5);
   const EdgeArrays arrays = make_edge_arrays(csr);
-  const std::vector<std::int32_t> part_of = scattered_parts(kNodes, ranks.parts());
+  const std::vector<std::int32_t> part_of = scattered_parts(kGraphNodes, ranks.parts());
   const GraphView graph = arrays.on(csr, false);
   LocalGraphBuilder builder(graph, part_of, ranks.parts());
   const std::vector<LocalGraph> parts = {builder.build(0), builder.build(1)};
