@@ -53,7 +53,11 @@ class CountedViews final : public Views {
   MatrixView gradient(int number) const override { return parameter(number); }
   RowRange block(int number, std::int64_t k) const override {
     const DeclaredParameter& p = declared(number);
-    return Parameter{.rows = p.rows, .stacked = p.stacked, .heights = p.heights}.block(k);
+    Parameter stacked;
+    stacked.rows = p.rows;
+    stacked.stacked = p.stacked;
+    stacked.heights = p.heights;
+    return stacked.block(k);
   }
 
   NormViews norm(int number) const override {
