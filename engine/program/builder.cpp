@@ -327,6 +327,19 @@ Value Builder::head_dots(Value x, Value vector, int heads) {
                  .wide = true});
 }
 
+Value Builder::head_linear(const std::string& name, Value x, int heads) {
+  check_rows("head_linear", "x", x);
+  check_heads("head_linear", x, heads);
+  const Value weight =
+      parameter(name, columns(x), columns(x) / heads, Initialisation::kGlorotUniform);
+  program_.parameters.back().stacked = heads;
+  return append({.rule = &rules::kHeadLinear,
+                 .inputs = {x, weight},
+                 .columns = columns(x),
+                 .parameter = program_.at(weight).parameter,
+                 .attributes = HeadProduct{heads}});
+}
+
 Value Builder::head_mean(Value x, int heads) {
   check_rows("head_mean", "x", x);
   check_heads("head_mean", x, heads);

@@ -97,6 +97,9 @@ class Builder {
   // A weight with a row per head, for x of as many columns as all its rows together.
   Value head_vector(const std::string& name, Value x, int heads);
   Value head_dots(Value x, Value vector, int heads);  // [nodes, heads]
+  // Of each head's columns the product with a matrix of its own: a new parameter, one below the
+  // other.
+  Value head_linear(const std::string& name, Value x, int heads);
   Value head_mean(Value x, int heads);                // of x's columns, as many as a head has
   Value combine(float u, Value a, float v, Value b);  // u a + v b
   Value add(Value a, Value b) { return combine(1, a, 1, b); }

@@ -171,6 +171,13 @@ struct Heads {
   bool operator==(const Heads&) const = default;
 };
 
+// Each head's columns times a matrix of its own, or its transpose.
+struct HeadProduct {
+  std::int64_t heads = 1;
+  bool transposed = false;
+  bool operator==(const HeadProduct&) const = default;
+};
+
 struct AttentionOptions {
   AttentionScore score = AttentionScore::kAdditive;
   int heads = 1;
@@ -209,9 +216,9 @@ struct OwnNumbers {
   bool operator==(const OwnNumbers&) const = default;
 };
 
-using Attributes =
-    std::variant<std::monostate, Product, SortByType, Combination, MaximumGradient, BatchNorm,
-                 Heads, AttentionOptions, DegreeScale, Relations, PoolSpec, Copied, OwnNumbers>;
+using Attributes = std::variant<std::monostate, Product, SortByType, Combination, MaximumGradient,
+                                BatchNorm, Heads, HeadProduct, AttentionOptions, DegreeScale,
+                                Relations, PoolSpec, Copied, OwnNumbers>;
 
 // What passes over the program have decided about an operation.
 struct Decisions {

@@ -44,6 +44,10 @@ extern const Rule kScale;             // e x with a trained number e
 extern const Rule kScaleGradient;     // adds the sum of dy x to the gradient of e
 extern const Rule kScaleByDegree;     // rows times a root of how many edges they have
 
+// head_linear.cpp
+extern const Rule kHeadLinear;          // per head x_h M_h, or x_h M_h^T
+extern const Rule kHeadWeightGradient;  // adds x_h^T dy_h to the gradient of M_h
+
 // neighbourhood.cpp
 extern const Rule kAggregate;  // S x, or S^T x
 
