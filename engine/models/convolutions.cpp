@@ -221,7 +221,7 @@ struct AttentionLayer {
     if (!input.options.edge_scores) return;
     if (score == AttentionScore::kDot) {
       fail_option(
-          "edge-scores: scores of dot read no features of edges; those of gat and gatv2 do");
+          "edge-scores: products of rows read no features of edges; scores of gat and gatv2 do");
     }
     if (input.edge_features == 0) {
       fail_option(
@@ -279,6 +279,16 @@ Value dot_convolution(Builder& builder, const ConvolutionInput& input) {
   const Value x = input.x;
   const Value z = builder.linear(x, builder.weight("weight", x, layer.columns));
   const Value t = builder.linear(x, builder.weight("target_weight", x, layer.columns));
+  const Value weighed = layer.weighed(builder, input, z);
+  return layer.joined(builder, input, builder.attend(layer.options, weighed, t, kNoValue));
+}
+
+// A bilinear score (Luong et al. 2015, section 3.1, "general"), M a matrix per head: z = x W,
+// e_ij = <z_i M, z_j> / sqrt(columns of a head).
+Value bilinear_convolution(Builder& builder, const ConvolutionInput& input) {
+  const AttentionLayer layer(input, AttentionScore::kDot);
+  const Value z = builder.linear(input.x, builder.weight("weight", input.x, layer.columns));
+  const Value t = builder.head_linear("score_weight", z, layer.options.heads);
   const Value weighed = layer.weighed(builder, input, z);
   return layer.joined(builder, input, builder.attend(layer.options, weighed, t, kNoValue));
 }
@@ -390,6 +400,7 @@ std::vector<ConvolutionKind>& all_kinds() {
                                    {"attention", "att", kPerHead},
                                    {"bias", "bias"}}}},
       {.name = "dot", .make = dot_convolution, .reads = attention_options()},
+      {.name = "bilinear", .make = bilinear_convolution, .reads = attention_options()},
       {.name = "rgcn",
        .make = rgcn_convolution,
        .reads = OptionNames{"root", "bases"},

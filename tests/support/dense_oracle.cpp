@@ -263,6 +263,19 @@ Matrix scaled_rows(Matrix x, const std::vector<int>& degrees, double power) {
   return x;
 }
 
+// Each head's columns times a matrix of its own, one below the other in `matrices`.
+Matrix times_per_head(const Matrix& z, const Matrix& matrices) {
+  const int columns = matrices.cols;
+  Matrix t(z.rows, z.cols);
+  for (int i = 0; i < z.rows; ++i) {
+    for (int j = 0; j < z.cols; ++j) {
+      const int first = j / columns * columns;
+      for (int k = first; k < first + columns; ++k) t(i, j) += z(i, k) * matrices(k, j - first);
+    }
+  }
+  return t;
+}
+
 Matrix attention(const Model& model, const std::string& prefix, const Layer& layer,
                  const Graph& graph, const Matrix& x) {
   const auto tensor = [&](const char* name) -> const Matrix& {
@@ -271,7 +284,8 @@ Matrix attention(const Model& model, const std::string& prefix, const Layer& lay
   const bool is_v2 = layer.convolution == "gatv2";
   Matrix z = x * tensor("weight");
   Matrix t;
-  if (layer.convolution != "gat") t = x * tensor("target_weight");
+  if (is_v2 || layer.convolution == "dot") t = x * tensor("target_weight");
+  if (layer.convolution == "bilinear") t = times_per_head(z, tensor("score_weight"));
   if (is_v2) z = z + tensor("source_bias"), t = t + tensor("target_bias");
   const int columns = z.cols / layer.heads;
   // gat scores the target's own row as it is.
@@ -390,7 +404,7 @@ Matrix convolution(Model& model, const std::string& prefix, const Layer& layer, 
   const std::string& kind = layer.convolution;
   if (kind == "none") return x * tensor("weight");
   if (kind == "sgc") return symmetric(graph) * x;
-  if (kind == "gat" || kind == "gatv2" || kind == "dot") {
+  if (kind == "gat" || kind == "gatv2" || kind == "dot" || kind == "bilinear") {
     return attention(model, prefix, layer, graph, x);
   }
   if (kind == "appnp" || kind == "gcnii") {

@@ -279,7 +279,9 @@ struct OracleCase {
     return model == "gine" || std::string_view(variant->name).starts_with("edge_scores");
   }
   bool has_node_types() const { return std::string_view(variant->name).starts_with("typed"); }
-  bool attends() const { return model == "gat" || model == "gatv2" || model == "dot"; }
+  bool attends() const {
+    return model == "gat" || model == "gatv2" || model == "dot" || model == "bilinear";
+  }
   int outputs() const { return task == Task::kBinary ? 1 : task == Task::kSingleLabel ? 4 : 3; }
 };
 
@@ -296,7 +298,7 @@ std::vector<OracleCase> all_cases() {
       }
     }
   }
-  for (const char* model : {"gat", "gatv2", "dot"}) {
+  for (const char* model : {"gat", "gatv2", "dot", "bilinear"}) {
     for (const Variant& variant : kVariantsOfAttention) {
       const auto number = static_cast<int>(cases.size());
       cases.push_back({model, number % 2 == 0 ? Norm::kLayer : Norm::kNone, number % 4 < 2, false,
@@ -358,7 +360,7 @@ std::vector<OracleCase> all_cases() {
                      &kVariantsOfTypes[1]});
   }
   // Behind the others, whose norms and graphs follow from their numbers.
-  for (const char* model : {"gat", "gatv2", "dot"}) {
+  for (const char* model : {"gat", "gatv2", "dot", "bilinear"}) {
     for (const Variant& variant : kVariantsOfAttentionNorm) {
       const auto number = static_cast<int>(cases.size());
       cases.push_back({model, number % 2 == 0 ? Norm::kLayer : Norm::kNone, number % 4 < 2, false,
