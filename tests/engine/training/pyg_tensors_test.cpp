@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "engine/models/convolutions.hpp"
 #include "tests/support/thrown_error.hpp"
 
 namespace atl {
@@ -97,7 +98,7 @@ void expect_comes_back(const ModelConfig& model, const std::string& label) {
 
 TEST_P(PygTensors, EveryModelComesBackAsItWent) {
   for (const std::string& kind : model_kinds()) {
-    if (kind == "dot" || kind == "bilinear") continue;  // see below
+    if (!convolution_named(convolution_of(kind)).pyg) continue;  // see below
     ModelConfig model = small_model(kind, GetParam());
     expect_comes_back(model, kind + " ");
     model.input_layer = InputLayerChoice::kLinear;
@@ -112,7 +113,8 @@ TEST_P(PygTensors, EveryModelComesBackAsItWent) {
 }
 
 TEST(PygTensorsOfNoClass, AreRefused) {
-  for (const char* kind : {"dot", "bilinear"}) {
+  for (const std::string& kind : model_kinds()) {
+    if (convolution_named(convolution_of(kind)).pyg) continue;
     const ModelConfig model = small_model(kind, Norm::kNone);
     EXPECT_THAT(
         thrown_error([&] { to_pyg(state_of(model), model); }).what(),
