@@ -138,7 +138,7 @@ struct Option {
   static Value text_of(Field field, std::vector<std::string> words) {
     return Text{{field, field}, nullptr, std::move(words)};
   }
-  // Of a type whose values to_string() writes. `parse`: the reverse, throws for other texts.
+  // A type whose values to_string() writes. `parse`: the reverse, throws for other texts.
   template <typename Field, typename T>
   static Value written(Field field, T (*parse)(const std::string&)) {
     return Written{[=](const Config& config) { return to_string(field(config)); },

@@ -1,4 +1,4 @@
-// What operations of a backend have to do at least: products to compute and bytes to move.
+// The least work of operations of a backend: products to compute and bytes to move.
 #pragma once
 
 #include <initializer_list>

@@ -34,8 +34,8 @@ class ComputedHalo {
   // Gets the column factors of the computed rows from their owners. Collective; once.
   void fetch_factors(Backend& backend, Queue& queue, Transport& transport,
                      std::span<const float> own_factors);
-  // Of each computed row k its row among those of a matrix [inner + halo, F], 0, 1, 2, ..., and by
-  // what a message would have multiplied it (empty: 1); in the backend's memory.
+  // For each computed row k: its row among those of a matrix [inner + halo, F], 0, 1, 2, ..., and
+  // by what a message would have multiplied it (empty: 1); in the backend's memory.
   std::span<const LocalId> halo_rows() const { return device_rows_.span(); }
   std::span<const LocalId> counting() const { return counting_.span(); }
   std::span<const float> factors() const { return factors_.span(); }

@@ -125,7 +125,7 @@ enum class Sensitivity : std::uint8_t {
 };
 const char* to_string(Sensitivity sensitivity);  // "variance", "upper-bound"
 
-// What has the bits per value of a message in the quantized mode.
+// Where the bits per value of a message come from in the quantized mode.
 struct BitChoice {
   enum class By : std::uint8_t {
     kAdaptive,  // the exact assignment of AdaQP's trade of variance against time

@@ -326,7 +326,7 @@ using OptionNames = std::vector<std::string>;
 
 using enum PygTensor::Form;
 
-// Of sage, mean and sum: their products are those of SAGEConv.
+// Class of sage, mean and sum: their products are those of SAGEConv.
 PygClass pyg_sage() {
   return {.roots = {Root::kNone, Root::kLinear},
           .tensors = {{"weight", "lin_l.weight"},
@@ -336,7 +336,7 @@ PygClass pyg_sage() {
                       {"power", "aggr_module.p"}}};
 }
 
-// Of GIN's MLP, and what else the class has.
+// Class of GIN's MLP, and what else it has.
 PygClass pyg_gin(std::vector<PygTensor> tensors = {}) {
   const std::vector<PygTensor> of_mlp = {
       {"weight", "nn.0.weight"},        {"hidden_bias", "nn.0.bias"}, {"hidden_norm", "nn.1"},
@@ -347,7 +347,7 @@ PygClass pyg_gin(std::vector<PygTensor> tensors = {}) {
           .has_epsilon = true};
 }
 
-// What all kinds of attention read, and others.
+// Options that all kinds of attention read, and others.
 OptionNames attention_options(const OptionNames& others = {}) {
   OptionNames names = {
       "root", "heads", "output-heads", "average-heads", "attention-dropout", "attention-norm"};

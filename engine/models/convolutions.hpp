@@ -37,7 +37,7 @@ struct PygTensor {
   Form form = Form::kTransposed;
 };
 
-// What PyTorch Geometric (PyG) has for a convolution. python/atoll/pyg_model.py constructs and
+// PyTorch Geometric's (PyG's) class for a convolution. python/atoll/pyg_model.py constructs and
 // calls its class.
 struct PygClass {
   std::vector<Root> roots = {};  // that it can do; kUsual: what the convolution usually has
@@ -72,7 +72,7 @@ std::vector<std::string> convolution_names();
 // Throws Error{kOption} for an unknown name.
 const ConvolutionKind& convolution_named(const std::string& name);
 
-// What PyG has for layer number `index`. Throws Error{kOption} naming the layer and what there is
+// PyG's class for layer number `index`. Throws Error{kOption} naming the layer and what there is
 // if it has no class for it.
 const PygClass& pyg_class(const LayerDescription& layer, std::size_t index);
 

@@ -23,7 +23,7 @@ Phase phase_named(const char* name) {
   return static_cast<Phase>(found - kPhaseNames.begin());
 }
 
-// What a scope's cost depends on of a strategy. Nothing else of the strategy is read to make it.
+// The decisions that a scope's cost depends on. Nothing else of the strategy is read to make it.
 LayerPlan decisions_of(const Scope& scope, std::span<const LayerPlan> strategy) {
   if (scope.kind != Scope::Kind::kLayer) return {};
   LayerPlan own = strategy[static_cast<std::size_t>(scope.layer)];

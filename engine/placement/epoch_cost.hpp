@@ -1,4 +1,4 @@
-// What an epoch of training costs on every rank, read from the model's program: seconds of each
+// The cost of an epoch of training on every rank, read from the model's program: seconds of each
 // block of its schedule, and the rows that travel around them.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace atl {
 struct EpochSetting {
   const Topology& topology;
   const ModelConfig& model;
-  // Of the cut: rows, edges and messages; part p is on rank p.
+  // The cut: rows, edges and messages; part p is on rank p.
   const PartitionQuality& partition;
   const PhaseCorrections& corrections;
   bool overlap = true;

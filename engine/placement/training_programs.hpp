@@ -8,7 +8,7 @@
 
 namespace atl {
 
-// What a model runs: the same on all ranks.
+// The programs of a model: the same on all ranks.
 struct TrainingPrograms {
   explicit TrainingPrograms(const ModelConfig& model);
 

@@ -1,4 +1,4 @@
-// What a plan decides about one layer of a model, and how the model follows it.
+// A plan's decisions about one layer of a model, and how the model follows it.
 #pragma once
 
 #include <filesystem>
@@ -14,12 +14,12 @@ namespace atl {
 struct LayerPlan {
   LayerAlgebra algebra = {};
   double bits = 32;  // per value of its messages, 32: exact; of a run that has been: their mean
-  // Of halo rows of its input, only in layer 1 above a kept aggregate; null: none.
+  // Recomputation of halo rows of its input, only in layer 1 above a kept aggregate; null: none.
   std::shared_ptr<const Recomputation> recomputation = nullptr;
   auto operator<=>(const LayerPlan&) const = default;
 };
 
-// What the layers of a model do without a plan.
+// Plans of the layers of a model without a plan of the whole.
 std::vector<LayerPlan> layers_without_plan(const ModelConfig& model);
 // The model with the algebra and the recomputation of these layers.
 ModelConfig planned_model(ModelConfig model, std::span<const LayerPlan> layers);

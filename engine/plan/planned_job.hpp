@@ -7,7 +7,7 @@
 
 namespace atl {
 
-// What a run computes, and on which cut.
+// The computation of a run, and its cut.
 struct TrainJob {
   TrainOptions options;
   PartitionOptions partition;

@@ -114,7 +114,7 @@ class Allocator {
   }
   void join(Value v, Value to) { slot_of_[index(root_of(v))] = root_of(to); }
 
-  // What lies in the same place has its computed rows in the same place, too.
+  // Values in the same place have their computed rows in the same place, too.
   void align_computed_rows() {
     std::vector<std::int64_t> halo(program_.operations.size(), 0);
     for (Value v = 0; v < program_.size(); ++v) {

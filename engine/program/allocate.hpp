@@ -48,7 +48,7 @@ struct Place {
 
   bool is_nowhere() const { return offset < 0; }
   std::int64_t rows() const { return inner + halo + computed; }
-  // Of the storage type, that a value takes here.
+  // Elements of the storage type that a value takes here.
   std::int64_t elements(const Program& program, Value value) const {
     return rows() * program.row_elements(program.at(value));
   }
@@ -77,7 +77,7 @@ std::vector<int> last_instants(const Program& program, const Schedule& schedule)
 // same instant share a place only where one is written row by row over the other (OpTraits), or
 // added to it.
 //
-// What is stored lives until the store has been waited for; what is fetched is another value, which
+// A stored value lives until the store has been waited for; what is fetched is another value, which
 // lives from when its copy may begin to write.
 //
 // The block is as small as first fit in six orders and exchanges of two neighbours in the best one

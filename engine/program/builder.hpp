@@ -8,7 +8,7 @@
 
 namespace atl {
 
-// What a plan decides about the layers of a model, or how the builder does without one.
+// A plan's decisions about the layers of a model, or how the builder does without one.
 enum class OrderChoice { kAuto, kMultiplyFirst, kAggregateFirst };
 struct AlgebraChoice {
   OrderChoice choice = OrderChoice::kAuto;
@@ -22,7 +22,7 @@ enum class Pass : std::uint8_t {
   kEvaluation,  // no dropout; batch norm by the running statistics
 };
 
-// What edges of the dataset have: an operation that reads it must name as many.
+// How much edges of the dataset have: an operation that reads it must name as many.
 inline constexpr std::int64_t kAnyCount = -1;
 struct EdgeCounts {
   std::int64_t relations = kAnyCount;
@@ -70,7 +70,7 @@ class Builder {
   // The means over in-neighbours along edges of each of so many types, side by side: relation after
   // relation as many columns as x has. Only a product may read them.
   Value aggregate_relations(Value x, std::int64_t relations);
-  // What in-neighbours have in each column, pooled. No other aggregate may read x. sharpness: a
+  // Numbers of in-neighbours, pooled in each column. No other aggregate may read x. sharpness: a
   // scalar() instead of that of `spec`, or none.
   Value pool(const PoolSpec& spec, Value x, Value sharpness = kNoValue);
   // The sum over in-edges e: j -> i of relu(x_j + f_e W + b), where f_e are so many features of the
@@ -90,14 +90,14 @@ class Builder {
   Value attend(AttentionOptions options, Value z, Value t, Value vector, Value of_edges = kNoValue);
   // A new parameter "edge_weight", from so many features of edges to the columns of x.
   Value edge_weight(std::int64_t features, Value x);
-  // What so many features of edges add to the additive score of rows z: <a, f_e W> per head,
-  // parameters "edge_weight" (W, of as many columns as z) and "attention_edge" (a). A row's edge to
-  // itself has the mean of the features of its other in-edges.
+  // The share of so many features of edges that they add to the additive score of rows z: <a, f_e
+  // W> per head, parameters "edge_weight" (W, of as many columns as z) and "attention_edge" (a). A
+  // row's edge to itself has the mean of the features of its other in-edges.
   Value edge_scores(AttentionOptions options, Value z, std::int64_t features);
   // A weight with a row per head, for x of as many columns as all its rows together.
   Value head_vector(const std::string& name, Value x, int heads);
   Value head_dots(Value x, Value vector, int heads);  // [nodes, heads]
-  // Of each head's columns the product with a matrix of its own: a new parameter, one below the
+  // For each head's columns the product with a matrix of its own: a new parameter, one below the
   // other.
   Value head_linear(const std::string& name, Value x, int heads);
   Value head_mean(Value x, int heads);                // of x's columns, as many as a head has
@@ -174,7 +174,7 @@ class Builder {
   void check_own(const Rule& rule, std::span<const Value> inputs) const;
   void check_readers() const;
 
-  // Of an aggregate in this layer that reads x, and is multiplied by `weight`.
+  // Order of an aggregate in this layer that reads x, and is multiplied by `weight`.
   MultiplyOrder choose_order(Value x, Value weight) const;
   bool keeps_aggregates() const;
   int layer() const { return static_cast<int>(program_.layers.size()) - 1; }
@@ -191,7 +191,7 @@ class Builder {
   int channels_ = 0;
 };
 
-// Of a program whose features are trained, once all other parameters are declared, so that what
+// For a program whose features are trained, once all other parameters are declared, so that what
 // ranks sum up is one piece: "input.nodes", of so many nodes.
 void declare_node_parameters(Program& program, std::int64_t nodes);
 

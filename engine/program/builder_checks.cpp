@@ -1,4 +1,4 @@
-// What operations of the builder need of their arguments: a model's function may give anything.
+// Needs of the builder's operations on their arguments: a model's function may give anything.
 #include <map>
 
 #include "base/error.hpp"

@@ -55,7 +55,7 @@ class Dropper {
            !op.decided.for_computed && !op.decided.for_placed && !op.decided.fetches_rest;
   }
 
-  // What is not dropped although its layer drops.
+  // Values that are not dropped although its layer drops.
   void find_kept() {
     kept_.assign(program_.operations.size(), false);
     const auto keep = [&](Value v) { kept_[index(v)] = true; };
@@ -80,7 +80,7 @@ class Dropper {
         if (read < loss_ && run_of(program_, v) != run_of(program_, read)) keep(read);
       }
     }
-    // What an operation adds to is gone when it has run.
+    // The value that an operation adds to is gone when it has run.
     for (Value v = 0; v < loss_; ++v) {
       const Value gone = program_.at(v).decided.added_to;
       if (gone == kNoValue || !kept_[index(gone)] || !can_be_made_again(gone)) continue;
@@ -95,7 +95,7 @@ class Dropper {
            (op.decided.added_to != kNoValue && aggregates(op.decided.added_to));
   }
 
-  // What backward reads of dropped values, and what these are made of.
+  // Dropped values that backward reads, and what these are made of.
   void find_needed() {
     needed_.assign(program_.operations.size(), false);
     const auto need = [&](Value read) {

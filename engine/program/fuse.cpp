@@ -78,7 +78,7 @@ class Fusion {
     // A tail has its parts in the order norm, bias, activation.
     const bool in_order =
         after.is(rules::kActivate) ? before.tail.activation.absent() : before.tail.absent();
-    // What a layer gives stays a value of its own, also where the next begins with a tail.
+    // The result of a layer stays a value of its own, also where the next begins with a tail.
     const bool in_scope = before.scope == after.scope;
     if (!before.rule->takes_tail || !in_order || !in_scope || before.constant ||
         !is_only_reader(v, producer)) {

@@ -21,8 +21,8 @@ class Gradients {
   // True if it depends on a parameter and has rows.
   bool has_gradient(Value value) const;
   Value append(Operation operation);
-  // What a rule has appended once for `reader`, whichever of its inputs came first; at first
-  // kNoValue.
+  // The value that a rule has appended once for `reader`, whichever of its inputs came first; at
+  // first kNoValue.
   Value& once(Value reader);
 
  private:

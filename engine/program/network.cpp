@@ -10,7 +10,7 @@ namespace atl {
 
 namespace {
 
-// What the forward pass computes: its operations without the copies beside them.
+// The computation of the forward pass: its operations without the copies beside them.
 std::vector<Operation> forward_operations(const Program& program) {
   std::vector<Operation> operations;
   std::vector<Value> places(program.operations.size(), kNoValue);

@@ -49,10 +49,12 @@ class Network {
   ~Network();
 
   std::int64_t bytes() const;
-  // Of bytes(), all but parameters, if `training` were the program of training; by default its own.
+  // The part of bytes() that are no parameters, if `training` were the program of training; by
+  // default its own.
   std::int64_t value_bytes(const Program& training) const;
   std::int64_t value_bytes() const { return block_->bytes(); }
-  // Of host memory that the program of training, or another one, keeps values in (offload.hpp).
+  // Bytes of host memory that the program of training, or another one, keeps values in
+  // (offload.hpp).
   std::int64_t host_bytes(const Program& training) const;
   std::int64_t host_bytes() const {
     return training_.layout.host_elements * bytes_of(options_.dtype);
@@ -60,7 +62,7 @@ class Network {
   // At most so many bytes of buffers for messages, those of training by `training`, those of
   // evaluations by `evaluation`.
   std::int64_t buffer_bytes(const HaloExchange& training, const HaloExchange& evaluation) const;
-  // Of bytes(), values that one half of an epoch leaves to the other.
+  // The part of bytes() for values that one half of an epoch leaves to the other.
   std::int64_t activation_bytes() const;
   // Takes the memory, draws the parameters, and asks other ranks for what computed rows need.
   // Collective.
@@ -103,7 +105,7 @@ class Network {
     std::vector<int> ends;  // by value: the last instant at which it is needed
   };
 
-  // What calls find besides their operation.
+  // The context that calls find besides their operation.
   struct Execution {
     const Pass& pass;
     const Round& round;

@@ -33,7 +33,7 @@ enum class Reach : std::uint8_t {
   kSmall,   // none
 };
 
-// What the rows of a value stand for.
+// The things that rows of a value stand for.
 enum class RowsOf : std::uint8_t {
   kNodes,  // inner nodes, and halo rows behind them where neighbours are read
   kEdges,  // in-edges of inner nodes, then the nodes themselves
@@ -51,7 +51,7 @@ enum class Part : std::uint8_t {
   kTerms,    // the gradient of what stands along edges
 };
 
-// What operations read of the dataset beside rows and edges.
+// Parts of the dataset that operations read beside rows and edges.
 enum class GraphData : std::uint8_t {
   kEdgeFeatures,
   kMeanEdgeFeatures,  // means of a row's in-edges, for what nodes have with themselves
@@ -72,7 +72,7 @@ struct Rule {
   // Span in traces where it stands outside of messages; kNoSpan: none; null: by its scope.
   const char* span = nullptr;
 
-  // What fuse may do with it: it can be added to another value as it is written; it can end with a
+  // Its part in fuse: it can be added to another value as it is written; it can end with a
   // Tail; it is one; it sums a gradient that relu may be applied to on the way.
   bool adds = false;
   bool takes_tail = false;
@@ -109,7 +109,7 @@ struct Activation {
   bool operator==(const Activation&) const = default;
 };
 
-// What an operation does to each row that it has computed, before it writes it: fuse puts here what
+// Work of an operation on each row that it has computed, before it writes it: fuse puts here what
 // would follow as operations of their own.
 struct Tail {
   Value statistics = kNoValue;  // of a batch norm, with gamma
@@ -220,7 +220,7 @@ using Attributes = std::variant<std::monostate, Product, SortByType, Combination
                                 BatchNorm, Heads, HeadProduct, AttentionOptions, DegreeScale,
                                 Relations, PoolSpec, Copied, OwnNumbers>;
 
-// What passes over the program have decided about an operation.
+// Decisions of transformations of the program about an operation.
 struct Decisions {
   Value added_to = kNoValue;  // its result is added to this value and lies where that lies
   // A sum that applies the gradient of relu and dropout to its first input on the way: their

@@ -41,7 +41,8 @@ class Optimizer {
   // Takes a number's memory if gradients are clipped. Throws Error{kOption} for parameter groups
   // that the parameters do not have.
   Optimizer(const OptimizerConfig& config, const ParameterStore& parameters, Backend& backend);
-  // What the step of `epoch` (1-based), and dropout in it, read from the backend's memory.
+  // The numbers that the step of `epoch` (1-based), and dropout in it, read from the backend's
+  // memory.
   EpochState state_of(int epoch) const;
   // Where gradients are clipped and nodes have parameters: this rank's sum of squares of those of
   // its nodes, which is to be summed over ranks before the step; else empty.

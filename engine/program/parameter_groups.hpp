@@ -15,7 +15,7 @@ struct ParameterGroup {
   std::optional<double> weight_decay;
 };
 
-// What is wrong with "PATTERN: lr=0.5, weight-decay=5e-4; PATTERN: ..."; empty: nothing.
+// The fault of "PATTERN: lr=0.5, weight-decay=5e-4; PATTERN: ..."; empty: nothing.
 std::string parameter_groups_problem(const std::string& text);
 
 // The groups of a text without problem.

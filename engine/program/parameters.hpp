@@ -44,7 +44,7 @@ struct Parameter {
   Composition composition = {};
   bool per_node = false;  // a row per node of this rank
 
-  // Of matrix k of those that are stacked.
+  // Rows of matrix k of those that are stacked.
   RowRange block(std::int64_t k) const;
 };
 
@@ -66,7 +66,8 @@ class ParameterSizes {
   std::int64_t values() const { return values_; }      // of those that are trained
   std::int64_t composed() const { return composed_; }  // of the others
   std::int64_t operands() const { return operands_; }
-  // What all of them take, with gradients and two moments, beside activations stored as `dtype`.
+  // Bytes that all of them take, with gradients and two moments, beside activations stored as
+  // `dtype`.
   std::int64_t bytes(DType dtype) const;
   // True if the copy of a matrix of this shape has padded rows.
   bool pads(std::int64_t rows, std::int64_t cols) const {
@@ -124,7 +125,7 @@ class ParameterStore {
   // Flat arrays [1, size()].
   MatrixView values() { return values_.view(); }
   MatrixView gradients() { return gradients_.view(); }
-  // Of gradients(), what all ranks have alike, and the rest.
+  // Parts of gradients(): what all ranks have alike, and the rest.
   MatrixView shared_gradients();
   MatrixView node_gradients();
   // operand() of the parameters of nodes: in the same place for good.

@@ -55,7 +55,7 @@ struct LayerAlgebra {
   auto operator<=>(const LayerAlgebra&) const = default;
 };
 
-// What became of one layer of a model.
+// The outcome of one layer of a model.
 struct ProgramLayer {
   Value output = kNoValue;
   LayerAlgebra algebra = {};       // as it is computed
@@ -81,7 +81,7 @@ struct Program {
   const Scope& scope_of(Value value) const {
     return scopes[static_cast<std::size_t>(at(value).scope)];
   }
-  // Of the storage type, with padding, in a row of its value.
+  // Elements of the storage type, with padding, in a row of its value.
   std::int64_t row_elements(const Operation& op) const {
     return op.stride() * (op.wide ? wide_elements : 1);
   }
@@ -95,8 +95,8 @@ inline bool is_made_again(const Program& program, Value v) {
          program.scope_of(v).direction == Direction::kForward;
 }
 
-// What its parameters take on a rank with so many nodes; by default those that all ranks have
-// alike, whose gradients are summed. pads_operands: see ParameterSizes.
+// Memory that its parameters take on a rank with so many nodes; by default those that all ranks
+// have alike, whose gradients are summed. pads_operands: see ParameterSizes.
 ParameterSizes parameter_sizes(const Program& program, bool pads_operands, std::int64_t nodes = 0);
 
 // True if any operation reads it.

@@ -1,4 +1,4 @@
-// What a rank holds for the programs of a model beside their values: parameters, norms, the
+// State of a rank for the programs of a model beside their values: parameters, norms, the
 // operators of its part of the graph, and what else operations read of the dataset.
 #pragma once
 
@@ -54,7 +54,7 @@ struct RankState {
 
   // Divides the marginal rows into so many groups.
   void divide_marginal(const LocalGraphView& graph, int groups);
-  // What an aggregate multiplies with, and which rows travel for it.
+  // The operator that an aggregate multiplies with, and which rows travel for it.
   const DistributedOperator& operator_of(const Operation& aggregate) const;
 
   const Rank& rank;
@@ -64,8 +64,8 @@ struct RankState {
   std::map<Normalisation, std::unique_ptr<GraphOperators>> operators = {};
   const ComputedHalo* computed_halo = nullptr;
   RankShape shape = {};
-  // Of in-edges, where operations read them; and, where rows attend to themselves, of each inner
-  // row the means over its in-edges but those from itself.
+  // Features of in-edges, where operations read them; and, where rows attend to themselves, of each
+  // inner row the means over its in-edges but those from itself.
   EdgeFeatures edge_features = {};
   EdgeFeatures mean_edge_features = {};
   NodeTypeRows node_types = {};                       // empty where nothing reads them

@@ -180,7 +180,7 @@ class Scheduler {
     for (const Value v : before)
       (sets_out[static_cast<std::size_t>(v)] ? first : rest).push_back(v);
     add("prepare marginal", first, Rows::kMarginal).begins = aggregates;
-    // What sums up goes on from marginal to central rows.
+    // Sums go on from marginal to central rows.
     Block& central = add("prepare central", rest, Rows::kMarginal);
     for (const Value v : before) central.calls.push_back({v, Rows::kCentral});
     for (const Value v : before) {

@@ -12,7 +12,7 @@
 
 namespace atl {
 
-// What the work of a rank depends on.
+// The counts that a rank's work depends on.
 struct RankShape {
   RankRows rows;
   std::int64_t marginal = 0;  // inner rows that other ranks need or that need theirs
@@ -25,7 +25,7 @@ struct RankShape {
   };
   std::vector<Group> groups = {};
 
-  // Of the inner rows; those of computed rows are all that have their place.
+  // Range of the inner rows; those of computed rows are all that have their place.
   RowRange range_of(Rows range) const;
   std::int64_t rows_in(Rows range) const;
   std::int64_t edges_in(Rows range) const;
@@ -36,7 +36,7 @@ struct RankShape {
   }
 };
 
-// What a rank does that is no kernel.
+// Work of a rank that is no kernel.
 enum class RankWork : std::uint8_t {
   kLoss,
   kSumRanks,
@@ -150,7 +150,7 @@ class Views {
   // Through the activation of its Tail, from what that gave or, of gelu, was given; absent without.
   ActivationGradient activation(Value from) const;
 
-  // What it multiplies with; of parts of a neighbourhood the forward operator.
+  // The operator that it multiplies with; for parts of a neighbourhood the forward operator.
   virtual SparseOperator matrix() const = 0;
   virtual SourceEdges source_edges() const = 0;
   virtual SparseOperator returned_sums() const = 0;  // HaloReturn::sums

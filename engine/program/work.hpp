@@ -11,7 +11,7 @@ namespace atl {
 // Asks `requests` for the kernels of a call on a rank of this shape, with views of null data.
 void lower_counted(const Program& program, const Call& call, const RankShape& shape, DType dtype,
                    Requests& requests);
-// What is no kernel.
+// Work that is no kernel.
 SpanWork work_of(RankWork work, const Views& views);
 
 // A call, all of it.

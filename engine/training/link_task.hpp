@@ -32,7 +32,8 @@ class LinkTask final : public Loss {
   // Other pairs in every epoch.
   bool repeats() const override { return false; }
 
-  // Of validation and test edges; embeddings [inner, columns] queued or computed. Collective.
+  // Metrics of validation and test edges; embeddings [inner, columns] queued or computed.
+  // Collective.
   Metrics evaluate(int epoch, ConstMatrixView embeddings);
 
   // Bytes it takes besides the links, about.
@@ -49,7 +50,7 @@ class LinkTask final : public Loss {
     DeviceArray<float> scores;
 
     std::int64_t size() const { return std::ssize(first); }
-    // Of some pairs, as a column.
+    // Values of some pairs, as a column.
     MatrixView column(DeviceArray<float>& values, RowRange range) const {
       return {values.span().data() + range.begin, range.size(), 1, 1, DType::kF32};
     }
@@ -73,7 +74,7 @@ class LinkTask final : public Loss {
   // the epoch, which writes `gradient`; first_here: of the piece, which writes what is returned.
   void add_gradient(const Pairs& pairs, RowRange range, DeviceArray<float>& d, bool first,
                     bool first_here, MatrixView gradient);
-  // Of all shared negatives of a set, ascending, on every rank.
+  // Scores of all shared negatives of a set, ascending, on every rank.
   std::vector<float> shared_scores(const LinkSet& set, ConstMatrixView embeddings, int epoch);
   LinkScores rank_set(const LinkSet& set, ConstMatrixView embeddings, int epoch);
 

@@ -38,7 +38,7 @@ class PairDecoder {
   };
 
   DropoutSpec dropout_of(std::size_t layer) const;
-  // What layer l gets.
+  // Input of layer l.
   MatrixView input(std::size_t l) { return inputs_[l].view().rows_in({0, pairs_}); }
 
   const Rank& rank_;
@@ -47,7 +47,7 @@ class PairDecoder {
   DropoutThreshold dropout_;
   std::int64_t columns_;
   DType dtype_;
-  // Of the last score().
+  // Shapes of the last score().
   std::int64_t pairs_ = 0;
   std::span<const GlobalId> pair_ids_;
   int epoch_ = 0;

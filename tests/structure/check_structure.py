@@ -44,7 +44,7 @@ MPI_ALLOWED = {"engine/comm", "launch"}
 
 SOURCE_SUFFIXES = (".cpp", ".hpp", ".cu", ".cuh")
 # Folders in which every comment begins with what it names.
-WORDED = ("cmake", "datasets", "examples", "launch", "partition", "python", "tests")
+WORDED = ("base", "cmake", "datasets", "engine", "examples", "kernels", "launch", "partition", "python", "tests")
 COMMENT_MARKS = {"//": (*SOURCE_SUFFIXES, ".h"), "#": (".py", ".sh", ".cmake", ".toml", ".txt", "")}
 SKIPPED_FOLDERS = re.compile(r"^(build.*|\..*|data|runs|__pycache__)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -21,7 +21,7 @@ std::size_t input_of_forward(Part part) {
   }
 }
 
-// What forward reads, as each of the parts finds it.
+// Values that forward reads, as each of the parts finds it.
 struct AttendInputs {
   Value z = kNoValue;
   Value t = kNoValue;

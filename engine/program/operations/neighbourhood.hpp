@@ -1,4 +1,4 @@
-// What operations along edges have in common whose coefficients only the reader of a row knows:
+// The common part of operations along edges whose coefficients only the reader of a row knows:
 // attention, pooling, means per relation, rows with features of edges.
 //
 // Their gradient has two halves. One goes along in-edges, as forward does. The other goes along
@@ -14,7 +14,7 @@
 
 namespace atl {
 
-// What parts of the gradient have in common with forward.
+// The common part of forward and the parts of its gradient.
 Operation part_of(const Operation& forward, const Rule& rule);
 
 // Appends both parts that go along out-edges; reads: their gradients, and what forward reads.

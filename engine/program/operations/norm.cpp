@@ -72,7 +72,7 @@ void lower_norm_backward(const Views& views, Requests& requests) {
                                            views.graph_nodes(), views.out()});
 }
 
-// What depends on the moments is in the gradient through the normalised rows.
+// The share of the moments is in the gradient through the normalised rows.
 Value through_moments(Gradients& /*gradients*/, Value /*reader*/, std::size_t /*i*/) {
   return kNoValue;
 }

@@ -298,7 +298,7 @@ std::vector<OracleCase> all_cases() {
       }
     }
   }
-  for (const char* model : {"gat", "gatv2", "dot", "bilinear"}) {
+  for (const char* model : {"gat", "gatv2", "dot"}) {
     for (const Variant& variant : kVariantsOfAttention) {
       const auto number = static_cast<int>(cases.size());
       cases.push_back({model, number % 2 == 0 ? Norm::kLayer : Norm::kNone, number % 4 < 2, false,
@@ -360,7 +360,7 @@ std::vector<OracleCase> all_cases() {
                      &kVariantsOfTypes[1]});
   }
   // Behind the others, whose norms and graphs follow from their numbers.
-  for (const char* model : {"gat", "gatv2", "dot", "bilinear"}) {
+  for (const char* model : {"gat", "gatv2", "dot"}) {
     for (const Variant& variant : kVariantsOfAttentionNorm) {
       const auto number = static_cast<int>(cases.size());
       cases.push_back({model, number % 2 == 0 ? Norm::kLayer : Norm::kNone, number % 4 < 2, false,
@@ -371,6 +371,15 @@ std::vector<OracleCase> all_cases() {
     for (const Norm norm : {Norm::kNone, Norm::kLayer}) {
       cases.push_back({"gatv2", norm, norm == Norm::kNone, norm == Norm::kNone, 2,
                        Task::kSingleLabel, &variant});
+    }
+  }
+  // A kind that came later.
+  for (const std::span<const Variant> variants :
+       {std::span<const Variant>(kVariantsOfAttention), {kVariantsOfAttentionNorm}}) {
+    for (const Variant& variant : variants) {
+      const auto number = static_cast<int>(cases.size());
+      cases.push_back({"bilinear", number % 2 == 0 ? Norm::kLayer : Norm::kNone, number % 4 < 2,
+                       false, 2, Task::kSingleLabel, &variant});
     }
   }
   return cases;
