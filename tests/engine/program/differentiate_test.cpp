@@ -292,7 +292,7 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
           const bool adds = adds_two || adds_to_score || op.is(rules::kWeightGradient) ||
                             op.is(rules::kWeightGradientByType) || op.is(rules::kBiasGradient) ||
                             op.is(rules::kBiasGradientByType) || op.is(rules::kHeadDotsBackward) ||
-                            op.is(rules::kEdgeScoresGradient);
+                            op.is(rules::kEdgeScoresGradient) || op.is(rules::kHeadWeightGradient);
           if (adds) ++gradients[static_cast<std::size_t>(op.parameter)];
           const bool adds_to_edges = op.is(rules::kAttendTargets) &&
                                      score(op) == AttentionScore::kGatv2 &&
