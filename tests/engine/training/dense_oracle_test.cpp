@@ -348,8 +348,11 @@ std::vector<OracleCase> all_cases() {
           {"gat", norm, norm == Norm::kNone, norm == Norm::kNone, 2, Task::kSingleLabel, &variant});
     }
   }
-  for (const std::string& model : model_kinds()) {
+  const auto add_typed = [&](const std::string& model) {
     cases.push_back({model, Norm::kNone, true, false, 2, Task::kSingleLabel, &kVariantsOfTypes[0]});
+  };
+  for (const std::string& model : model_kinds()) {
+    if (model != "bilinear") add_typed(model);
   }
   for (const auto& [model, norm] : {std::pair("gcn", Norm::kLayer),
                                     {"gcn", Norm::kBatch},
@@ -373,7 +376,8 @@ std::vector<OracleCase> all_cases() {
                        Task::kSingleLabel, &variant});
     }
   }
-  // A kind that came later.
+  // A kind that came later: norms and graphs of others follow from their numbers.
+  add_typed("bilinear");
   for (const std::span<const Variant> variants :
        {std::span<const Variant>(kVariantsOfAttention), {kVariantsOfAttentionNorm}}) {
     for (const Variant& variant : variants) {
