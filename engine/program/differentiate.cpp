@@ -24,7 +24,7 @@ Gradients::Gradients(Program& program)
   for (Value v = 0; v < forward_size_; ++v) {
     const Operation& op = program_.at(v);
     trained_[slot_of(v)] = op.is(rules::kParameter) || op.is(rules::kNodeParameters) ||
-                         any_read(op, [&](Value read) { return trained_[slot_of(read)]; });
+                           any_read(op, [&](Value read) { return trained_[slot_of(read)]; });
   }
 }
 
