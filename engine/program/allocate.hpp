@@ -74,8 +74,8 @@ std::vector<int> last_instants(const Program& program, const Schedule& schedule)
 
 // Time is counted in instants: one per operation of a segment without aggregate; else two, P and
 // {H, C} (schedule.hpp). A value lives from its first write to its last read. Two that live at the
-// same instant share a place only where one is written row by row over the other (OpTraits), or
-// added to it.
+// same instant share a place only where one is written row by row over the other (Rule::may_be_in),
+// or added to it.
 //
 // A stored value lives until the store has been waited for; what is fetched is another value, which
 // lives from when its copy may begin to write.

@@ -181,6 +181,13 @@ void Builder::check_own(const Rule& rule, std::span<const Value> inputs) const {
     refuse("own_operation",
            fmt::format("'{}' must work on rows of nodes, each from the same row", rule.name));
   }
+  const bool fuses = rule.adds || rule.takes_tail || rule.is_tail || rule.sums_gradient;
+  const bool has_halo = rule.part != Part::kNone || rule.keeps_halo || rule.fills_halo != nullptr;
+  if (rule.is_leaf || fuses || has_halo || (rule.span != nullptr && *rule.span != '\0')) {
+    refuse("own_operation",
+           fmt::format("the rule of '{}' says more than name, may_be_in, lower, through and print",
+                       rule.name));
+  }
   if (inputs.empty()) refuse("own_operation", fmt::format("'{}' reads nothing", rule.name));
   bool trained = false;
   for (const Value input : inputs) {

@@ -46,6 +46,9 @@ void Gradients::run() {
 }
 
 Value Gradients::append(Operation operation) {
+  const bool is_room = operation.is(rules::kCoefficients);
+  ATOLL_ASSERT(is_room || operation.rule->lower != nullptr, "'{}' computes nothing",
+               operation.rule->name);
   operation.scope = static_cast<int>(program_.scopes.size()) - 1;
   program_.operations.push_back(std::move(operation));
   return program_.size() - 1;

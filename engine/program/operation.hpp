@@ -67,7 +67,9 @@ struct Rule {
   bool may_be_in = false;  // its value may lie where its first input lies
   RowsOf rows_of = RowsOf::kNodes;
   Part part = Part::kNone;
-  bool sums = false;     // it adds to gradients on the way, row by row
+  // It adds to gradients on the way, or, of sources, what other ranks return: its marginal rows are
+  // computed all at once.
+  bool sums = false;
   bool is_leaf = false;  // no operation computes its value
   // Span in traces where it stands outside of messages; kNoSpan: none; null: by its scope.
   const char* span = nullptr;

@@ -31,6 +31,7 @@ class Scheduler {
  public:
   Scheduler(const Program& program, int marginal_groups)
       : program_(program), marginal_groups_(marginal_groups) {
+    ATOLL_ASSERT(marginal_groups >= 1, "{} groups of marginal rows", marginal_groups);
     schedule_.instants.assign(program.operations.size(), -1);
     schedule_.computed_instants.assign(program.operations.size(), -1);
   }
@@ -151,6 +152,8 @@ class Scheduler {
   }
 
   void add_around_messages() {
+    whole_.clear();
+    read_whole_.clear();
     std::vector<Value> before;
     std::vector<Value> after;
     std::vector<Value> aggregates;
@@ -204,14 +207,24 @@ class Scheduler {
     add("complete marginal", whole_after, Rows::kMarginal);
   }
 
-  // Those that may run group by group, and the rest: what adds to sums, and what depends on it.
+  // Those that may run group by group, and the rest: what adds to sums, what depends on that, and
+  // what would write over a value before that has read it.
   std::pair<std::vector<Value>, std::vector<Value>> by_groups(const std::vector<Value>& values) {
     std::pair<std::vector<Value>, std::vector<Value>> both;
     for (const Value v : values) {
       const Operation& op = program_.at(v);
-      const bool sums = reach_of(op) == Reach::kSum || op.rule->sums;
-      const bool waits = sums || any_read(op, [&](Value read) { return whole_.contains(read); });
-      if (waits) whole_.insert(v);
+      // Halo rows are made all at once.
+      const bool sums =
+          reach_of(op) == Reach::kSum || op.rule->sums || op.rule->part == Part::kHalo;
+      const bool overwrites = op.rule->may_be_in && read_whole_.contains(op.inputs[0]);
+      const bool adds =
+          op.decided.added_to != kNoValue && read_whole_.contains(op.decided.added_to);
+      const bool waits = sums || overwrites || adds ||
+                         any_read(op, [&](Value read) { return whole_.contains(read); });
+      if (waits) {
+        whole_.insert(v);
+        for_each_read(op, [&](Value read) { read_whole_.insert(read); });
+      }
       (waits ? both.second : both.first).push_back(v);
     }
     return both;
@@ -219,7 +232,8 @@ class Scheduler {
 
   const Program& program_;
   int marginal_groups_;
-  std::set<Value> whole_;  // not run group by group
+  std::set<Value> whole_;       // of this segment: not run group by group
+  std::set<Value> read_whole_;  // read by these
   Schedule schedule_;
   std::vector<Block>* blocks_ = nullptr;
   std::vector<Value> segment_;

@@ -9,11 +9,6 @@ RowRange RankShape::range_of(Rows range) const {
                                    : RowRange{0, rows.inner};
 }
 
-std::int64_t RankShape::rows_in(Rows range) const {
-  const bool computed = range == Rows::kComputed || range == Rows::kPlaced;
-  return computed ? rows.computed : range_of(range).size();
-}
-
 std::int64_t RankShape::edges_in(Rows range) const {
   if (range.is_marginal_group()) return groups.at(static_cast<std::size_t>(range.group())).edges;
   return range == Rows::kMarginal  ? marginal_edges

@@ -27,11 +27,11 @@ struct RankShape {
 
   // Range of the inner rows; those of computed rows are all that have their place.
   RowRange range_of(Rows range) const;
-  std::int64_t rows_in(Rows range) const;
   std::int64_t edges_in(Rows range) const;
   std::int64_t central() const { return rows.inner - marginal; }
   // The first edge of a row where a range begins or ends.
   std::int64_t first_edge(std::int64_t row) const {
+    ATOLL_ASSERT(row == 0 || row == central() || row == rows.inner, "row {}", row);
     return row == 0 ? 0 : row == rows.inner ? rows.edges : rows.edges - marginal_edges;
   }
 };

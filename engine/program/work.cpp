@@ -30,8 +30,7 @@ class CountedViews final : public Views {
     const Operation& op = program().at(value);
     const bool returns = op.rows_of() == RowsOf::kHalo;
     const std::int64_t others =
-        returns ? rows().returned
-                : std::max({rows().forward_halo, rows().backward_halo, rows().computed});
+        returns ? rows().returned : std::max(rows().forward_halo, rows().computed);
     return counted(rows().own(op.rows_of()) + others, op.columns, dtype_of(value));
   }
   MatrixView computed_rows(Value value) const override {

@@ -38,7 +38,30 @@ constexpr AttentionOptions kAdditiveHeads{.score = AttentionScore::kAdditive, .h
 constexpr AttentionOptions kGatv2Heads{.score = AttentionScore::kGatv2, .heads = 2};
 constexpr AttentionOptions kDotHeads{.score = AttentionScore::kDot, .heads = 2};
 
+void lower_nothing(const Views& /*views*/, Requests& /*requests*/) {}
+constexpr Rule kOwn{.name = "own", .lower = lower_nothing};
+constexpr Rule kOwnTail{.name = "tail", .is_tail = true, .lower = lower_nothing};
+constexpr Rule kOwnSum{.name = "sum", .reach = Reach::kSum, .lower = lower_nothing};
+constexpr Rule kOwnNothing{.name = "empty"};
+
 const std::vector<WrongCall> kWrongCalls = {
+    {"own operation without kernels",
+     [](Builder& b, const EveryKind& l) { b.own_operation(kOwnNothing, {l.z}, 8); },
+     "own_operation: the rule lacks a name or lower"},
+    {"own operation on all rows",
+     [](Builder& b, const EveryKind& l) { b.own_operation(kOwnSum, {l.z}, 8); },
+     "own_operation: 'sum' must work on rows of nodes"},
+    {"own operation that fuses",
+     [](Builder& b, const EveryKind& l) { b.own_operation(kOwnTail, {l.z}, 8); },
+     "own_operation: the rule of 'tail' says more than"},
+    {"own operation without a gradient",
+     [](Builder& b, const EveryKind& l) { b.own_operation(kOwn, {l.z}, 8); },
+     "own_operation: the rule of 'own' lacks through"},
+    {"own operation of a parameter",
+     [](Builder& b, const EveryKind& l) { b.own_operation(kOwn, {l.weight}, 8); },
+     "own: an input is the parameter layers.0.weight [6, 8]; needed is a value with a row"},
+    {"own operation of nothing", [](Builder& b, const EveryKind&) { b.own_operation(kOwn, {}, 8); },
+     "own_operation: 'own' reads nothing"},
     {"weight of no columns", [](Builder& b, const EveryKind& l) { b.weight("w", l.x, 0); },
      "weight: columns is 0; allowed are 1 and more"},
     {"weight of no value", [](Builder& b, const EveryKind&) { b.weight("w", kNoValue, 4); },
