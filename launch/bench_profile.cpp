@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace atl {
 
 namespace {
@@ -23,12 +25,14 @@ Json costs_json(const std::map<std::string, ProfiledCost>& costs, const EpochPro
 }
 
 void print_costs(const char* title, const Json& costs) {
-  fmt::print("  {:<26} {:>10} {:>9} {:>8} {:>10} {:>12} {:>9}\n", title, "ms", "share", "calls",
-             "bound ms", "no-reuse ms", "ms/bound");
+  std::size_t width = 26;
+  for (const auto& [name, cost] : costs.items()) width = std::max(width, name.size());
+  fmt::print("  {:<{}} {:>10} {:>9} {:>8} {:>10} {:>12} {:>9}\n", title, width, "ms", "share",
+             "calls", "bound ms", "no-reuse ms", "ms/bound");
   for (const auto& [name, cost] : costs.items()) {
     const double ms = cost.at("ms").get<double>();
     const double bound = cost.at("no_reuse_bound_ms").get<double>();
-    fmt::print("  {:<26} {:>10.3f} {:>7.1f} % {:>8.1f} {:>10.3f} {:>12.3f}", name, ms,
+    fmt::print("  {:<{}} {:>10.3f} {:>7.1f} % {:>8.1f} {:>10.3f} {:>12.3f}", name, width, ms,
                100 * cost.at("share").get<double>(), cost.at("calls").get<double>(),
                cost.at("bound_ms").get<double>(), bound);
     if (bound > 0) fmt::print(" {:>9.2f}", ms / bound);

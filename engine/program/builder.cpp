@@ -323,7 +323,6 @@ Value Builder::head_dots(Value x, Value vector, int heads) {
                  .inputs = {x, vector},
                  .columns = heads,
                  .parameter = program_.at(vector).parameter,
-                 .attributes = Heads{heads},
                  .wide = true});
 }
 
@@ -344,10 +343,7 @@ Value Builder::head_mean(Value x, int heads) {
   check_rows("head_mean", "x", x);
   check_heads("head_mean", x, heads);
   if (heads == 1) return x;
-  return append({.rule = &rules::kHeadMean,
-                 .inputs = {x},
-                 .columns = columns(x) / heads,
-                 .attributes = Heads{heads}});
+  return append({.rule = &rules::kHeadMean, .inputs = {x}, .columns = columns(x) / heads});
 }
 
 Value Builder::propagate(Normalisation normalisation, Value x, Value weight) {

@@ -97,8 +97,8 @@ class Builder {
   // A weight with a row per head, for x of as many columns as all its rows together.
   Value head_vector(const std::string& name, Value x, int heads);
   Value head_dots(Value x, Value vector, int heads);  // [nodes, heads]
-  // For each head's columns the product with a matrix of its own: a new parameter, one below the
-  // other.
+  // x [nodes, H C] -> [nodes, H C]: each head's C columns times a matrix of its own. The H matrices
+  // are a new parameter [H C, C], one below the other.
   Value head_linear(const std::string& name, Value x, int heads);
   Value head_mean(Value x, int heads);                // of x's columns, as many as a head has
   Value combine(float u, Value a, float v, Value b);  // u a + v b
@@ -119,8 +119,9 @@ class Builder {
   // Rows times out-degree^-1/2 or in-degree^1/2, degrees counted as attention with `with_self` goes
   // along edges (DegreeFactors).
   Value scale_by_degree(Value x, DegreeRoot root, bool with_self);
-  // An operation on rows that is a program's own, by its rule: a value of so many columns. numbers:
-  // what the rule finds in its attributes (OwnNumbers).
+  // An operation on rows that is a program's own, by its rule, from inputs [nodes, any] to
+  // [nodes, columns]. numbers: what the rule finds in its attributes (OwnNumbers). Error{kOption}
+  // for a rule that does more than work on rows, or lacks a gradient that is needed.
   Value own_operation(const Rule& rule, std::vector<Value> inputs, std::int64_t columns,
                       std::vector<double> numbers = {});
   // Epsilon 1e-5; parameters "norm.weight" and "norm.bias".

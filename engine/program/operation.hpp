@@ -168,11 +168,6 @@ struct BatchNorm {
   bool operator==(const BatchNorm&) const = default;
 };
 
-struct Heads {
-  std::int64_t count = 1;
-  bool operator==(const Heads&) const = default;
-};
-
 // Each head's columns times a matrix of its own, or its transpose.
 struct HeadProduct {
   std::int64_t heads = 1;
@@ -219,8 +214,8 @@ struct OwnNumbers {
 };
 
 using Attributes = std::variant<std::monostate, Product, SortByType, Combination, MaximumGradient,
-                                BatchNorm, Heads, HeadProduct, AttentionOptions, DegreeScale,
-                                Relations, PoolSpec, Copied, OwnNumbers>;
+                                BatchNorm, HeadProduct, AttentionOptions, DegreeScale, Relations,
+                                PoolSpec, Copied, OwnNumbers>;
 
 // Decisions of transformations of the program about an operation.
 struct Decisions {

@@ -57,4 +57,8 @@ ActivationGradient Views::activation(Value from) const {
   return {rows_of(from), out(), of.function, dropout(of)};
 }
 
+void lower_tail(const Views& views, Requests& requests) {
+  requests.take(kernels::ApplyEpilogue{views.in(0), views.epilogue(), views.out()});
+}
+
 }  // namespace atl

@@ -168,6 +168,9 @@ class Views {
   Call call_;
 };
 
+// Rule::lower of operations that are nothing but their Tail.
+void lower_tail(const Views& views, Requests& requests);
+
 // Asks for the kernels of the call that views are set to.
 inline void lower(const Views& views, Requests& requests) {
   const Rule& rule = *views.op().rule;

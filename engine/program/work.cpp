@@ -1,6 +1,7 @@
 #include "engine/program/work.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "engine/program/operations/rules.hpp"
 
@@ -127,10 +128,8 @@ class CountedViews final : public Views {
   // As far as is known, types have equally many nodes.
   const NodeTypeRows& node_types() const override {
     const int weight = op().parameter;
-    if (types_.blocks().empty() && weight >= 0) {
-      types_ = NodeTypeRows::evenly(declared(weight).stacked, rows().inner);
-    }
-    return types_;
+    types_ = NodeTypeRows::evenly(weight < 0 ? 0 : declared(weight).stacked, rows().inner);
+    return *types_;
   }
   ComputedViews computed() const override {
     const auto list = counted<const LocalId>(rows().computed);
@@ -162,7 +161,7 @@ class CountedViews final : public Views {
   }
 
   RowRange placed_;
-  mutable NodeTypeRows types_;
+  mutable std::optional<NodeTypeRows> types_;  // few operations read them
 };
 
 class Counter final : public kernels::TakesEach<Counter, Requests> {

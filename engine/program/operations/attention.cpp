@@ -220,16 +220,14 @@ Value through_head_dots(Gradients& gradients, Value reader, std::size_t /*i*/) {
   return gradients.append({.rule = &rules::kHeadDotsBackward,
                            .inputs = {gradients.of(reader), op.inputs[0], op.inputs[1]},
                            .columns = gradients.columns(op.inputs[0]),
-                           .parameter = op.parameter,
-                           .attributes = op.attributes});
+                           .parameter = op.parameter});
 }
 
 Value through_head_mean(Gradients& gradients, Value reader, std::size_t /*i*/) {
   const Operation op = gradients.at(reader);
   return gradients.append({.rule = &rules::kHeadMeanBackward,
                            .inputs = {gradients.of(reader)},
-                           .columns = gradients.columns(op.inputs[0]),
-                           .attributes = op.attributes});
+                           .columns = gradients.columns(op.inputs[0])});
 }
 
 }  // namespace

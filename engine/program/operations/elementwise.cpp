@@ -16,10 +16,6 @@ void lower_combine(const Views& views, Requests& requests) {
                                  views.in(last), views.out()});
 }
 
-void lower_tail(const Views& views, Requests& requests) {
-  requests.take(kernels::ApplyEpilogue{views.in(0), views.epilogue(), views.out()});
-}
-
 void add_bias_gradient(Gradients& gradients, Value v) {
   gradients.append({.rule = &rules::kBiasGradient,
                     .inputs = {gradients.of(v)},

@@ -51,10 +51,6 @@ void lower_inverse_std(const Views& views, Requests& requests) {
   requests.take(kernels::InverseStd{norm.running_variance, kEpsilon, norm.running_inverse_std});
 }
 
-void lower_normalise(const Views& views, Requests& requests) {
-  requests.take(kernels::ApplyEpilogue{views.in(0), views.epilogue(), views.out()});
-}
-
 // The parameters' gradients get this rank's share; the sum of gradients adds the others'.
 void lower_norm_sums(const Views& views, Requests& requests) {
   const Operation& op = views.op();
@@ -127,7 +123,7 @@ constinit const Rule rules::kNormalise{.name = "normalise",
                                        .span = "norm apply",
                                        .takes_tail = true,
                                        .is_tail = true,
-                                       .lower = lower_normalise,
+                                       .lower = lower_tail,
                                        .through = through_batch_norm,
                                        .parameters = on_the_way};
 constinit const Rule rules::kNormSums{.name = "norm sums",

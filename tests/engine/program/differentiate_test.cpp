@@ -281,7 +281,8 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
         SCOPED_TRACE(to_string(program));
         std::vector<int> gradients(program.parameters.size(), 0);
         const auto score = [](const Operation& op) { return op.as<AttentionOptions>().score; };
-        for (const Operation& op : program.operations) {
+        for (Value v = program.forward_end(); v < program.size(); ++v) {
+          const Operation& op = program.at(v);
           const bool adds_two = op.is(rules::kLayerNormBackward) || op.is(rules::kNormSums) ||
                                 op.is(rules::kEdgesTerms);
           // The halo rows' part of additive scores comes with kAttendHalo, too.
@@ -289,10 +290,11 @@ TEST(Differentiate, GivesEveryParameterOneGradientAndMirrorsScopes) {
               op.is(rules::kAttendTargets)
                   ? score(op) == AttentionScore::kGatv2
                   : op.is(rules::kAttendSources) && score(op) == AttentionScore::kAdditive;
-          const bool adds = adds_two || adds_to_score || op.is(rules::kWeightGradient) ||
-                            op.is(rules::kWeightGradientByType) || op.is(rules::kBiasGradient) ||
-                            op.is(rules::kBiasGradientByType) || op.is(rules::kHeadDotsBackward) ||
-                            op.is(rules::kEdgeScoresGradient) || op.is(rules::kHeadWeightGradient);
+          // A sum over rows that has a parameter is that of its gradient.
+          const Reach reach = op.rule->reach;
+          const bool is_sum = !op.rule->has_rows && op.parameter >= 0 &&
+                              (reach == Reach::kSum || reach == Reach::kWhole);
+          const bool adds = adds_two || adds_to_score || is_sum || op.is(rules::kHeadDotsBackward);
           if (adds) ++gradients[static_cast<std::size_t>(op.parameter)];
           const bool adds_to_edges = op.is(rules::kAttendTargets) &&
                                      score(op) == AttentionScore::kGatv2 &&
