@@ -54,8 +54,8 @@ LocalGraphBuilder::LocalGraphBuilder(const GraphView& graph, std::span<const std
   if (!graph_.symmetric) transposed_ = transpose(graph_.in_edges);
   find_central();
   order_nodes(order);
-  forward_messages_ = find_messages(out_edges());
-  if (!graph_.symmetric) backward_messages_ = find_messages(graph_.in_edges);
+  forward_messages_ = find_messages(readers(Direction::kForward));
+  if (!graph_.symmetric) backward_messages_ = find_messages(readers(Direction::kBackward));
   halo_column_.resize(part_of.size());
 }
 
@@ -139,8 +139,8 @@ std::vector<LocalGraphBuilder::NodeList> LocalGraphBuilder::find_messages(
   return messages;
 }
 
-const LocalGraphBuilder::NodeList& LocalGraphBuilder::messages(Direction direction, int from,
-                                                               int to) const {
+std::span<const std::int32_t> LocalGraphBuilder::messages(Direction direction, int from,
+                                                          int to) const {
   const bool forward = direction == Direction::kForward || graph_.symmetric;
   const auto& all = forward ? forward_messages_ : backward_messages_;
   return all[static_cast<std::size_t>(from) * parts_ + to];

@@ -49,6 +49,14 @@ struct LocalMatrixView {
   std::span<const std::uint16_t> edge_types = {};
   std::span<const float> edge_features = {};  // [entries, edge_feature_columns]
   std::int64_t edge_feature_columns = 0;
+  // Messages that are no rows but partial sums for nodes of other parts (message_cover.hpp): row k
+  // is what the k-th adds up of inner rows. halo.send_rows names it by the row that it has behind
+  // the halo rows. None: all messages are rows.
+  CsrView sums = {};
+  std::span<const GlobalId> sum_ids = {};  // the node that each is for
+
+  // Rows that matrices have behind the inner ones: those that come, and sums that are sent.
+  std::int64_t outer_rows() const { return halo.halo_rows() + sums.rows(); }
 };
 
 struct LocalGraphView {
@@ -87,9 +95,11 @@ struct LocalMatrix {
   std::vector<std::uint16_t> edge_types;
   std::vector<float> edge_features;
   std::int64_t edge_feature_columns = 0;
+  Csr sums;
+  std::vector<GlobalId> sum_ids;
   LocalMatrixView view() const {
-    return {csr.view(), split,         halo.view(),         halo_ids,
-            edge_types, edge_features, edge_feature_columns};
+    return {csr.view(),           split,       halo.view(), halo_ids, edge_types, edge_features,
+            edge_feature_columns, sums.view(), sum_ids};
   }
 };
 
@@ -147,15 +157,19 @@ class LocalGraphBuilder {
   // Inner nodes of a part in local order, and how many of them, the first ones, are central.
   std::span<const GlobalId> inner_ids(int part) const { return order_[part]; }
   std::int64_t central(int part) const { return central_[part]; }
-  // Rows that part `to` receives from part `from`.
+  // Who reads each node in a direction.
+  CsrView readers(Direction direction) const {
+    return direction == Direction::kForward ? out_edges() : graph_.in_edges;
+  }
+  // Nodes of part `from` whose rows part `to` receives, in the local order of `from`.
+  std::span<const std::int32_t> messages(Direction direction, int from, int to) const;
   std::int64_t halo_rows(Direction direction, int from, int to) const {
-    return static_cast<std::int64_t>(messages(direction, from, to).size());
+    return std::ssize(messages(direction, from, to));
   }
 
  private:
   using NodeList = std::vector<std::int32_t>;
 
-  const NodeList& messages(Direction direction, int from, int to) const;
   void find_central();
   Csr structure_of(std::span<const std::int32_t> members) const;
   void order_nodes(NodeOrder order);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -26,6 +27,15 @@ constexpr std::array<Quantity, 8> kQuantities = {{
     {"cost", &PartQuality::cost},
     {"halo_forward", &PartQuality::halo_forward},
     {"halo_backward", &PartQuality::halo_backward},
+}};
+struct Cover {
+  const char* messages;
+  const char* sums;
+  CoverCounts PartitionQuality::*member;
+};
+constexpr std::array<Cover, 2> kCovers = {{
+    {"forward_messages", "forward_sums", &PartitionQuality::forward_cover},
+    {"backward_messages", "backward_sums", &PartitionQuality::backward_cover},
 }};
 // Those that a partitioner can balance, and the halo, which decides how long the slowest rank
 // waits.
@@ -137,6 +147,9 @@ PartitionQuality measure_quality(const LocalGraphBuilder& builder,
     }
     quality.parts.push_back(part);
   }
+  quality.forward_cover = count_cover(builder, Direction::kForward);
+  quality.backward_cover = builder.graph().symmetric ? quality.forward_cover
+                                                     : count_cover(builder, Direction::kBackward);
   return quality;
 }
 
@@ -158,6 +171,12 @@ Json to_json(const PartitionQuality& quality) {
   for (const PartQuality& part : quality.parts) json["per_part"].push_back(part_json(part));
   json["forward_rows"] = matrix_json(quality.forward_rows, quality.parts.size());
   json["backward_rows"] = matrix_json(quality.backward_rows, quality.parts.size());
+  for (const Cover& cover : kCovers) {
+    const CoverCounts& counts = quality.*cover.member;
+    if (counts.messages.empty()) continue;
+    json[cover.messages] = matrix_json(counts.messages, quality.parts.size());
+    json[cover.sums] = matrix_json(counts.sums, quality.parts.size());
+  }
   return json;
 }
 
@@ -174,6 +193,11 @@ PartitionQuality parse_quality(const Json& json, const std::filesystem::path& fi
   }
   quality.forward_rows = parse_matrix(json, "forward_rows", quality.parts.size(), file);
   quality.backward_rows = parse_matrix(json, "backward_rows", quality.parts.size(), file);
+  for (const Cover& cover : kCovers) {
+    if (!json.contains(cover.messages)) continue;
+    quality.*cover.member = {parse_matrix(json, cover.messages, quality.parts.size(), file),
+                             parse_matrix(json, cover.sums, quality.parts.size(), file)};
+  }
   if (quality.shares.size() != quality.parts.size()) {
     fail_input("{}: {} shares for {} parts", file.string(), quality.shares.size(),
                quality.parts.size());
@@ -205,6 +229,19 @@ std::string to_text(const PartitionQuality& quality) {
     text += fmt::format(" {} {:.3f}", quantity.name, quality.balance(quantity.member));
   }
   text += "\n";
+  const auto add_cover = [&](const char* direction, std::int64_t rows, const CoverCounts& cover) {
+    if (cover.messages.empty() || rows == 0) return;
+    const auto sum = [](const std::vector<std::int64_t>& counts) {
+      return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    };
+    const std::int64_t messages = sum(cover.messages);
+    text += fmt::format("messages {}: {} rows, or {} ({:.1f} %) where {} are partial sums\n",
+                        direction, rows, messages, percent(messages, rows), sum(cover.sums));
+  };
+  add_cover("forward", total.halo_forward, quality.forward_cover);
+  if (quality.forward_cover != quality.backward_cover) {
+    add_cover("backward", total.halo_backward, quality.backward_cover);
+  }
   if (quality.parts.size() < 2 || quality.parts.size() > 16) return text;
   text += matrix_text("halo rows forward", quality.forward_rows, quality.parts.size());
   if (quality.forward_rows != quality.backward_rows) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/json.hpp"
-#include "partition/local_graph.hpp"
+#include "partition/message_cover.hpp"
 
 namespace atl {
 
@@ -30,6 +30,9 @@ struct PartitionQuality {
   // [to * parts + from]: rows that `to` receives from `from`.
   std::vector<std::int64_t> forward_rows;
   std::vector<std::int64_t> backward_rows;
+  // The same of messages that are rows and partial sums. Empty: not counted.
+  CoverCounts forward_cover;
+  CoverCounts backward_cover;
 
   PartQuality total() const;
   // Largest ratio of a part's quantity to its share of the whole; 1 is perfect, 0 if there is none.

@@ -33,6 +33,8 @@ ComputedHalo::ComputedHalo(Backend& backend, Queue& queue, const LocalGraphView&
   ids_ = {backend, queue, std::move(ids)};
   inputs_.matrix.cols = inputs_.matrix.rows + rows();
   inputs_.message_scale = {};
+  inputs_.message_ids = {};
+  inputs_.sums = {};  // pairs with computed rows keep rows
 }
 
 void ComputedHalo::select(Messages& messages, DistributedOperator& op, bool computed,

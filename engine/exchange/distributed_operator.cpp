@@ -32,11 +32,19 @@ const char* to_string(Normalisation normalisation) {
 
 namespace {
 
-// `inner` factors followed by ones for the halo rows, whose factor the sender has applied.
-std::vector<float> with_halo_ones(const std::vector<float>& inner, std::int64_t halo_rows) {
+// `inner` factors followed by ones for the rows behind, whose factor was applied before.
+std::vector<float> with_outer_ones(const std::vector<float>& inner, std::int64_t outer_rows) {
   std::vector<float> scale(inner);
-  scale.resize(inner.size() + static_cast<std::size_t>(halo_rows), 1.0F);
+  scale.resize(inner.size() + static_cast<std::size_t>(outer_rows), 1.0F);
   return scale;
+}
+
+// What keys the rounding noise of every row that may be sent.
+std::vector<GlobalId> message_ids(const LocalGraphView& graph, const LocalMatrixView& matrix) {
+  std::vector<GlobalId> ids(graph.inner_ids.begin(), graph.inner_ids.end());
+  ids.resize(ids.size() + static_cast<std::size_t>(matrix.halo.halo_rows()));
+  for (const GlobalId id : matrix.sum_ids) ids.push_back(message_for(id, graph.part));
+  return ids;
 }
 
 // A + I of the symmetric normalisation gets exactly one self-loop per node: an explicit one keeps
@@ -68,6 +76,13 @@ std::vector<float> row_factors(const LocalGraphView& graph, Normalisation normal
 
 }  // namespace
 
+void make_sums(Backend& backend, Queue& queue, const DistributedOperator& op, MatrixView x) {
+  if (op.sums.rows == 0) return;
+  const MatrixView sums = x.rows_in({op.with_halo() - op.sums.rows, op.with_halo()});
+  backend.run(queue,
+              kernels::Spmm{op.sums, {0, op.sums.rows}, x.rows_in({0, op.inner()}), 0, sums});
+}
+
 GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,
                                Normalisation normalisation, const Recomputation& recomputation,
                                std::int64_t relations) {
@@ -80,25 +95,37 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
     host_row_factor_ = row_factors(graph, normalisation);
     row_factor_ = {backend, queue, std::span<const float>(host_row_factor_)};
     backward_col_scale_ = {backend, queue,
-                           with_halo_ones(host_row_factor_, graph.backward.halo.halo_rows())};
+                           with_outer_ones(host_row_factor_, graph.backward.outer_rows())};
   }
   if (scales_columns) {
     forward_col_scale_ = {backend, queue,
-                          with_halo_ones(host_row_factor_, graph.forward.halo.halo_rows())};
+                          with_outer_ones(host_row_factor_, graph.forward.outer_rows())};
   }
 
   forward_ = make(backend, queue, graph, graph.forward, Direction::kForward, forward_structure_);
   forward_.matrix.row_scale = row_factor_.span();
   forward_.matrix.col_scale = forward_col_scale_.span();
   forward_.row_scale = host_row_factor_;
-  if (scales_columns) forward_.message_scale = row_factor_.span();
+  const auto scale_messages = [&](DistributedOperator& op) {
+    op.message_scale = op.matrix.col_scale.first(static_cast<std::size_t>(op.sendable()));
+    if (op.sums.rows > 0) op.sums.col_scale = row_factor_.span();
+  };
+  if (scales_columns) scale_messages(forward_);
 
+  const auto prepare_matrix = [&](SparseOperator& op, const CsrView& csr,
+                                  std::span<const RowRange> ranges) {
+    auto made = backend.prepare_spmm(queue, op, csr.row_ptr, ranges);
+    op.prepared = made.get();
+    prepared_.push_back(std::move(made));
+  };
   // All rows at once is how they run without overlap.
   const auto prepare = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
     const RowRange ranges[] = {op.central, op.marginal, {0, op.inner()}};
-    auto made = backend.prepare_spmm(queue, op.matrix, matrix.csr.row_ptr, ranges);
-    op.matrix.prepared = made.get();
-    prepared_.push_back(std::move(made));
+    prepare_matrix(op.matrix, matrix.csr, ranges);
+  };
+  const auto prepare_sums = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
+    const RowRange all[] = {{0, op.sums.rows}};
+    if (op.sums.rows > 0) prepare_matrix(op.sums, matrix.sums, all);
   };
 
   if (normalisation == Normalisation::kEdges) {
@@ -133,15 +160,17 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   backward_.matrix.col_scale = backward_col_scale_.span();
   backward_.row_scale =
       scales_columns ? std::span<const float>(host_row_factor_) : std::span<const float>();
-  backward_.message_scale = row_factor_.span();
+  if (scales_rows) scale_messages(backward_);
 
   prepare(forward_, graph.forward);
   // The preparation may hold the factors, too: the mean's differ between the directions.
   if (graph.symmetric && scales_rows == scales_columns) {
     backward_.matrix.prepared = forward_.matrix.prepared;
   } else {
-    prepare(backward_, graph.symmetric ? graph.forward : graph.backward);
+    prepare(backward_, graph.backward);
   }
+  prepare_sums(forward_, graph.forward);
+  prepare_sums(backward_, graph.backward);
   if (recomputation.any()) {
     computed_halo_ = std::make_unique<ComputedHalo>(backend, queue, graph, forward_, recomputation);
   }
@@ -164,7 +193,7 @@ DistributedOperator GraphOperators::make(Backend& backend, Queue& queue,
   DistributedOperator op;
   op.direction = direction;
   op.matrix.rows = graph.inner();
-  op.matrix.cols = graph.inner() + matrix.halo.halo_rows();
+  op.matrix.cols = graph.inner() + matrix.outer_rows();
   op.matrix.row_ptr = structure.row_ptr.span();
   op.matrix.col_idx = structure.col_idx.span();
   op.matrix.values = structure.values.span();
@@ -174,6 +203,17 @@ DistributedOperator GraphOperators::make(Backend& backend, Queue& queue,
   op.send_rows = structure.send_rows.span();
   op.central = {0, graph.central};
   op.marginal = {graph.central, graph.inner()};
+  if (matrix.sums.rows() == 0) return op;
+  structure.sum_row_ptr = {backend, queue, matrix.sums.row_ptr};
+  structure.sum_col_idx = {backend, queue, matrix.sums.col_idx};
+  structure.sum_values = {backend, queue, matrix.sums.values};
+  structure.message_ids = {backend, queue, message_ids(graph, matrix)};
+  op.sums.rows = matrix.sums.rows();
+  op.sums.cols = graph.inner();
+  op.sums.row_ptr = structure.sum_row_ptr.span();
+  op.sums.col_idx = structure.sum_col_idx.span();
+  op.sums.values = structure.sum_values.span();
+  op.message_ids = structure.message_ids.span();
   return op;
 }
 

@@ -23,27 +23,40 @@ const char* to_string(Direction direction);
 struct DistributedOperator {
   Direction direction = Direction::kForward;
   SparseOperator matrix;
-  HaloListsView halo;                    // on the host, as the next two
-  CsrView csr;                           // the structure of `matrix`
-  std::span<const float> row_scale;      // its row factors; empty = 1
-  std::span<const LocalId> send_rows;    // halo.send_rows in the backend's memory
-  std::span<const float> message_scale;  // [inner]: column factor applied before sending; empty = 1
-  // [inner], in the backend's memory: what keys the rounding noise of each row, node_of_message()
-  // of which is its node; empty: the rank's inner_ids.
+  HaloListsView halo;                  // on the host, as the next two
+  CsrView csr;                         // the structure of `matrix`
+  std::span<const float> row_scale;    // its row factors; empty = 1
+  std::span<const LocalId> send_rows;  // halo.send_rows in the backend's memory
+  // [sendable()]: column factor applied before sending; empty = 1
+  std::span<const float> message_scale;
+  // [sendable()], in the backend's memory: what keys the rounding noise of each row,
+  // node_of_message() of which is its node; empty: the rank's inner_ids.
   std::span<const GlobalId> message_ids;
+  // [sums, inner]: partial sums that travel in place of rows (partition/message_cover.hpp), scaled.
+  // They lie behind the halo rows.
+  SparseOperator sums;
   RowRange central;
   RowRange marginal;
 
   std::int64_t inner() const { return matrix.rows; }
+  // With the sums that are made to be sent.
   std::int64_t with_halo() const { return matrix.cols; }
+  // Rows that send_rows may name, the first ones.
+  std::int64_t sendable() const { return sums.rows > 0 ? with_halo() : inner(); }
 };
 
-// Above the bits of global ids, below 2^48: who sends a row, where several ranks send one of a
-// node.
+// Where several ranks send a row for one node, the rounding noise of these must differ: above the
+// bits of global ids, below 2^48, it is said who sends it.
 inline constexpr int kSenderShift = 32;
+constexpr GlobalId message_for(GlobalId node, int sender) {
+  return GlobalId{to_index(node) | static_cast<std::int64_t>(sender + 1) << kSenderShift};
+}
 constexpr GlobalId node_of_message(GlobalId id) {
   return GlobalId{to_index(id) & ((std::int64_t{1} << kSenderShift) - 1)};
 }
+
+// Makes the sums of op that travel, from the inner rows of x [op.with_halo(), F].
+void make_sums(Backend& backend, Queue& queue, const DistributedOperator& op, MatrixView x);
 
 enum class Normalisation {
   kSymmetric,   // D^-1/2 (A + I) D^-1/2 with D = in-degree with self-loop (Kipf & Welling 2017, eq.
@@ -100,6 +113,11 @@ class GraphOperators {
     ConstDeviceArray<std::int32_t> col_idx;
     ConstDeviceArray<float> values;
     ConstDeviceArray<LocalId> send_rows;
+    // Of the sums that travel.
+    ConstDeviceArray<std::int64_t> sum_row_ptr;
+    ConstDeviceArray<std::int32_t> sum_col_idx;
+    ConstDeviceArray<float> sum_values;
+    ConstDeviceArray<GlobalId> message_ids;
   };
   DistributedOperator make(Backend& backend, Queue& queue, const LocalGraphView& graph,
                            const LocalMatrixView& matrix, Direction direction,
@@ -110,8 +128,8 @@ class GraphOperators {
   std::vector<std::shared_ptr<const PreparedSparse>> prepared_;
   std::vector<float> host_row_factor_;          // r of every inner node
   ConstDeviceArray<float> row_factor_;          // the same
-  ConstDeviceArray<float> forward_col_scale_;   // c of inner nodes, then 1 for forward halo rows
-  ConstDeviceArray<float> backward_col_scale_;  // r of inner nodes, then 1 for backward halo rows
+  ConstDeviceArray<float> forward_col_scale_;   // c of inner nodes, then 1 for forward outer rows
+  ConstDeviceArray<float> backward_col_scale_;  // r of inner nodes, then 1 for backward outer rows
   ConstDeviceArray<float> self_weight_;
   DistributedOperator forward_;
   DistributedOperator backward_;

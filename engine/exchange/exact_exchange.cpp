@@ -97,9 +97,10 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   Tensor& buffer = send_buffer(slot, op.halo.sent_rows(), x.cols, x.dtype);
   {
     const ScopedSpan span(rank_.trace, "pack", tag, direction, SpanOf::kHost);
-    rank_.backend.run(packets_.packing_queue(),
-                      kernels::GatherRows{x.rows_in({0, op.inner()}), op.send_rows,
-                                          op.message_scale, buffer.view()});
+    Queue& queue = packets_.packing_queue();
+    make_sums(rank_.backend, queue, op, x);
+    rank_.backend.run(queue, kernels::GatherRows{x.rows_in({0, op.sendable()}), op.send_rows,
+                                                 op.message_scale, buffer.view()});
   }
   const auto slice = [](MatrixView rows) {
     return std::span<std::byte>(

@@ -4,15 +4,6 @@
 
 namespace atl {
 
-namespace {
-
-// Two ranks return rows of one node: their rounding noise must differ.
-GlobalId id_of_part(GlobalId node, int part) {
-  return GlobalId{to_index(node) | static_cast<std::int64_t>(part + 1) << kSenderShift};
-}
-
-}  // namespace
-
 HaloReturn::HaloReturn(Backend& backend, Queue& queue, const LocalGraphView& graph,
                        EdgesBySource edges) {
   const LocalMatrixView& forward = graph.forward;
@@ -24,7 +15,7 @@ HaloReturn::HaloReturn(Backend& backend, Queue& queue, const LocalGraphView& gra
   for (std::size_t k = 0; k < counting_.size(); ++k) counting_[k] = LocalId(k);
   device_counting_ = {backend, queue, std::span<const LocalId>(counting_)};
   std::vector<GlobalId> ids;
-  for (const GlobalId id : forward.halo_ids) ids.push_back(id_of_part(id, graph.part));
+  for (const GlobalId id : forward.halo_ids) ids.push_back(message_for(id, graph.part));
   message_ids_ = {backend, queue, std::move(ids)};
 
   // Row k of those received is for the inner node that was sent k-th forward. A node's rows are

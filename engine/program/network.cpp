@@ -39,8 +39,9 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
                  const Rank& rank, const LocalGraphView& graph, ConstMatrixView features)
     : options_(options),
       rank_(rank),
-      state_(training, options.dtype, options.recomputation, rank, graph, features) {
-  state_.divide_marginal(graph, options.marginal_groups);
+      state_(training, options.dtype, options.recomputation, options.covers_messages, rank, graph,
+             features) {
+  state_.divide_marginal(options.marginal_groups);
   training_ = prepare(std::move(training));
   evaluation_ = prepare(std::move(evaluation));
   ATOLL_ASSERT(training_.layout.kept_elements == evaluation_.layout.kept_elements);

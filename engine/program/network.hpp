@@ -15,6 +15,7 @@ namespace atl {
 struct NetworkOptions {
   DType dtype = DType::kF32;
   Recomputation recomputation = {};    // that the programs were made for
+  bool covers_messages = false;        // see RankState
   Sharing sharing = Sharing::kPacked;  // of memory between values
   int marginal_groups = 1;             // see schedule(): as many rows each
   // Tests: fills the place of a value with NaN as soon as nothing needs it any more, in the order

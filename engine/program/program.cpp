@@ -31,6 +31,12 @@ bool reads(const Program& program, GraphData data) {
                              [&](const Operation& op) { return op.reads(data); });
 }
 
+bool only_adds_neighbours(const Program& program) {
+  return std::ranges::all_of(program.operations, [](const Operation& op) {
+    return !op.needs_messages() || op.rule->adds_neighbours;
+  });
+}
+
 std::int64_t weight_rows(const Program& program, const Operation& product) {
   return product.as<Product>().transposed ? product.columns : program.at(product.inputs[0]).columns;
 }

@@ -102,6 +102,9 @@ ParameterSizes parameter_sizes(const Program& program, bool pads_operands, std::
 // True if any operation reads it.
 bool reads(const Program& program, GraphData data);
 
+// True if no operation reads rows of neighbours one by one.
+bool only_adds_neighbours(const Program& program);
+
 // How many rows of its weight a product reads, or a weight gradient adds to.
 std::int64_t weight_rows(const Program& program, const Operation& product);
 

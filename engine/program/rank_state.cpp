@@ -54,18 +54,22 @@ ConstMatrixView EdgeFeatures::matrix() const {
 }
 
 RankState::RankState(const Program& training, DType dtype_, const Recomputation& recomputation,
-                     const Rank& rank_, const LocalGraphView& graph, ConstMatrixView features_)
+                     bool covers, const Rank& rank_, const LocalGraphView& graph,
+                     ConstMatrixView features_)
     : rank(rank_),
       dtype(dtype_),
       features(features_),
       // Libraries of devices are slow where rows start anywhere; a CPU arranges operands anew.
       parameters(dtype_, /*pads_operands=*/!rank_.backend.host_accessible()) {
+  if (covers) covered.emplace(graph, recomputation);
+  const LocalGraphView messages = covers ? covered->view() : graph;
+  in_edges = messages.forward.csr;
   for (const Operation& op : training.operations) {
     const Normalisation normalisation = op.messages.normalisation;
     if (!op.needs_messages() || operators.contains(normalisation)) continue;
     const auto* relations = std::get_if<Relations>(&op.attributes);
     operators[normalisation] = std::make_unique<GraphOperators>(
-        rank.backend, rank.queue, graph, normalisation, recomputation,
+        rank.backend, rank.queue, messages, normalisation, recomputation,
         relations == nullptr ? 1 : relations->count);
     if (op.constant) computed_halo = operators[normalisation]->computed_halo();
   }
@@ -86,15 +90,15 @@ RankState::RankState(const Program& training, DType dtype_, const Recomputation&
     if (scale == nullptr || degree_factors.contains(scale->with_self)) continue;
     degree_factors[scale->with_self] = {rank.backend, rank.queue, graph, scale->with_self};
   }
-  const std::int64_t edges = graph.forward.csr.nnz();
+  const std::int64_t edges = in_edges.nnz();
   shape = {.rows = {.inner = graph.inner(),
-                    .forward_halo = graph.forward.halo.halo_rows(),
-                    .backward_halo = graph.backward.halo.halo_rows(),
+                    .forward_halo = messages.forward.outer_rows(),
+                    .backward_halo = messages.backward.outer_rows(),
                     .computed = computed_halo != nullptr ? computed_halo->rows() : 0,
                     .returned = graph.forward.halo.sent_rows(),
                     .edges = edges},
            .marginal = graph.inner() - graph.central,
-           .marginal_edges = edges - graph.forward.csr.row_ptr[graph.central],
+           .marginal_edges = edges - in_edges.row_ptr[graph.central],
            .weighted = !graph.forward.csr.values.empty()};
   for (const DeclaredParameter& p : training.parameters) {
     if (p.composition.present()) {
@@ -111,13 +115,12 @@ RankState::RankState(const Program& training, DType dtype_, const Recomputation&
   }
 }
 
-void RankState::divide_marginal(const LocalGraphView& graph, int groups) {
+void RankState::divide_marginal(int groups) {
   const std::int64_t first = shape.central();
   for (int group = 0; group < groups; ++group) {
     const RowRange range{first + shape.marginal * group / groups,
                          first + shape.marginal * (group + 1) / groups};
-    shape.groups.push_back(
-        {range, graph.forward.csr.row_ptr[range.end] - graph.forward.csr.row_ptr[range.begin]});
+    shape.groups.push_back({range, in_edges.row_ptr[range.end] - in_edges.row_ptr[range.begin]});
   }
 }
 

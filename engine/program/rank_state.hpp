@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "engine/exchange/halo_return.hpp"
 #include "engine/program/degree_factors.hpp"
 #include "engine/program/views.hpp"
+#include "partition/message_cover.hpp"
 
 namespace atl {
 
@@ -45,15 +47,16 @@ class EdgeFeatures {
 
 struct RankState {
   // For the model of this program of training. features [inner, F]: in the backend's memory, of
-  // type `dtype`; they, the rank and the graph must outlive it.
-  RankState(const Program& training, DType dtype, const Recomputation& recomputation,
+  // type `dtype`; they, the rank and the graph must outlive it. covers: messages are those of a
+  // CoveredGraph; the program only_adds_neighbours() then.
+  RankState(const Program& training, DType dtype, const Recomputation& recomputation, bool covers,
             const Rank& rank, const LocalGraphView& graph, ConstMatrixView features);
   // Takes memory, draws the parameters, and asks other ranks for what computed rows need.
   // Collective.
   void allocate();
 
   // Divides the marginal rows into so many groups.
-  void divide_marginal(const LocalGraphView& graph, int groups);
+  void divide_marginal(int groups);
   // The operator that an aggregate multiplies with, and which rows travel for it.
   const DistributedOperator& operator_of(const Operation& aggregate) const;
 
@@ -61,6 +64,8 @@ struct RankState {
   DType dtype;
   ConstMatrixView features;
   ConstMatrixView node_parameters = {};  // instead, where they are trained
+  std::optional<CoveredGraph> covered = {};
+  CsrView in_edges = {};  // of the operators
   std::map<Normalisation, std::unique_ptr<GraphOperators>> operators = {};
   const ComputedHalo* computed_halo = nullptr;
   RankShape shape = {};

@@ -62,12 +62,12 @@ std::int64_t message_bytes(std::span<const std::uint8_t> bits, std::int64_t cols
   return total;
 }
 
-MessageGroups group_messages(const HaloListsView& halo, std::int64_t inner) {
-  std::vector<std::int64_t> begin(static_cast<std::size_t>(inner) + 1, 0);
+MessageGroups group_messages(const HaloListsView& halo, std::int64_t sendable) {
+  std::vector<std::int64_t> begin(static_cast<std::size_t>(sendable) + 1, 0);
   for (const LocalId row : halo.send_rows) ++begin[static_cast<std::size_t>(to_index(row)) + 1];
   MessageGroups groups;
   groups.first.push_back(0);
-  for (std::int64_t row = 0; row < inner; ++row) {
+  for (std::int64_t row = 0; row < sendable; ++row) {
     const auto i = static_cast<std::size_t>(row);
     if (begin[i + 1] > 0) {
       groups.rows.push_back(LocalId{static_cast<std::int32_t>(row)});

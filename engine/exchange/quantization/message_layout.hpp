@@ -41,7 +41,8 @@ struct MessageGroups {
   std::vector<std::int64_t> first;  // [R + 1] messages order[first[k]] .. carry rows[k]
   std::vector<std::int64_t> order;  // [M] index in the list
 };
-MessageGroups group_messages(const HaloListsView& halo, std::int64_t inner);
+// sendable: rows that messages may carry.
+MessageGroups group_messages(const HaloListsView& halo, std::int64_t sendable);
 
 // Index of a width in kWireBits. Asserts that it is one.
 std::size_t bits_index(int bits);

@@ -19,7 +19,7 @@ QuantizedChannel::QuantizedChannel(const Rank& rank, const DistributedOperator& 
       channel_(channel),
       cols_(cols),
       storage_(storage),
-      groups_(group_messages(op.halo, op.inner())),
+      groups_(group_messages(op.halo, op.sendable())),
       group_rows_(rank.backend, rank.queue, std::span<const LocalId>(groups_.rows)),
       group_first_(rank.backend, rank.queue, std::span<const std::int64_t>(groups_.first)),
       range_(rank.backend, std::ssize(groups_.rows)),
@@ -110,8 +110,9 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
     // A recording has no times: the trace has no clock then.
     packing_clock_ = rank_.trace.clock() == nullptr ? nullptr : packets.packing_clock();
     packing_begin_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
+    make_sums(rank_.backend, queue, op_, x);
     rank_.backend.run(
-        queue, kernels::QuantizeRows{x.rows_in({0, op_.inner()}),
+        queue, kernels::QuantizeRows{x.rows_in({0, op_.sendable()}),
                                      pack_list(),
                                      op_.message_scale,
                                      rounding,

@@ -62,6 +62,7 @@ void print_aggregate(const Operation& op, std::string& text) {
 
 constinit const Rule rules::kAggregate{.name = "aggregate",
                                        .reach = Reach::kHalo,
+                                       .adds_neighbours = true,
                                        .adds = true,
                                        .takes_tail = true,
                                        .lower = lower_aggregate,

@@ -1,0 +1,328 @@
+#include "partition/message_cover.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/parallel.hpp"
+#include "partition/vertex_cover.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr std::int32_t kNotSent = -1;
+
+// Of columns or entries.
+struct Stretch {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// Columns of the halo rows that come from a part.
+Stretch columns_from(const LocalMatrixView& matrix, std::int64_t inner, std::size_t part) {
+  return {inner + matrix.halo.recv_offset[part], inner + matrix.halo.recv_offset[part + 1]};
+}
+
+// The inner nodes whose rows go to a part, ascending.
+std::span<const LocalId> sent_to(const LocalMatrixView& matrix, std::size_t part) {
+  const auto begin = static_cast<std::size_t>(matrix.halo.send_offset[part]);
+  return matrix.halo.send_rows.subspan(
+      begin, static_cast<std::size_t>(matrix.halo.send_offset[part + 1]) - begin);
+}
+
+// The entries of a row whose columns are in `range`; columns ascend among remote ones.
+Stretch entries_in(const CsrView& csr, std::int64_t row, std::int64_t split, Stretch range) {
+  const auto first = csr.col_idx.begin() + split;
+  const auto last = csr.col_idx.begin() + csr.row_ptr[row + 1];
+  return {std::lower_bound(first, last, range.begin) - csr.col_idx.begin(),
+          std::lower_bound(first, last, range.end) - csr.col_idx.begin()};
+}
+
+// Edges by the column of their entries instead.
+Csr by_column(const Csr& edges, std::int64_t columns) {
+  Csr result;
+  result.row_ptr.assign(static_cast<std::size_t>(columns) + 1, 0);
+  for (const std::int32_t column : edges.col_idx) ++result.row_ptr[column + 1];
+  std::partial_sum(result.row_ptr.begin(), result.row_ptr.end(), result.row_ptr.begin());
+  result.col_idx.resize(edges.col_idx.size());
+  std::vector<std::int64_t> next(result.row_ptr.begin(), result.row_ptr.end() - 1);
+  for (std::int32_t row = 0; row < edges.view().rows(); ++row) {
+    for (const std::int32_t column : edges.view().row(row)) {
+      result.col_idx[next[column]++] = row;
+    }
+  }
+  return result;
+}
+
+// The messages of one direction between this part and the others: `in` is its matrix, `out` that of
+// the other direction, whose rows list who reads this part's nodes.
+class DirectionCover {
+ public:
+  DirectionCover(const LocalGraphView& graph, const LocalMatrixView& in, const LocalMatrixView& out,
+                 const Recomputation& recomputation)
+      : graph_(graph),
+        in_(in),
+        out_(out),
+        inner_(graph.inner()),
+        parts_(static_cast<std::size_t>(graph.parts)),
+        received_(parts_),
+        sent_(parts_) {
+    // Twice as many tasks as parts: what comes from each, and what goes to each.
+    parallel_for(2 * graph.parts, 1, [&](std::int64_t task) {
+      const auto peer = static_cast<std::size_t>(task / 2);
+      const bool keeps_rows = recomputation.computes(graph.part, static_cast<int>(peer)) ||
+                              recomputation.computes(static_cast<int>(peer), graph.part);
+      if (task % 2 == 0) {
+        received_[peer] = keeps_rows ? all_sources(in_.halo.received_from(peer))
+                                     : minimum_vertex_cover(received_edges(peer).view(),
+                                                            std::ssize(sent_to(out_, peer)));
+      } else {
+        sent_[peer] = keeps_rows ? all_sources(std::ssize(sent_to(in_, peer)))
+                                 : minimum_vertex_cover(sent_edges(peer).view(),
+                                                        out_.halo.received_from(peer));
+      }
+    });
+  }
+
+  LocalMatrix matrix() {
+    LocalMatrix matrix;
+    number_received(matrix);
+    list_sent(matrix);
+    fill_rows(matrix);
+    return matrix;
+  }
+
+ private:
+  static VertexCover all_sources(std::int64_t sources) {
+    return {std::vector<std::uint8_t>(static_cast<std::size_t>(sources), 1), {}};
+  }
+
+  // Calls visit(column - range.begin) for the distinct columns of a row in a range.
+  template <typename Visit>
+  static void for_each_column(const LocalMatrixView& matrix, std::int64_t row, Stretch range,
+                              const Visit& visit) {
+    const Stretch entries = entries_in(matrix.csr, row, matrix.split[row], range);
+    std::int32_t last = kNotSent;
+    for (std::int64_t e = entries.begin; e < entries.end; ++e) {
+      const std::int32_t column = matrix.csr.col_idx[e];
+      if (column != last) visit(static_cast<std::int32_t>(column - range.begin));
+      last = column;
+    }
+  }
+
+  // Edges from this part's nodes that a part reads to that part's nodes, both numbered as the lists
+  // of rows number them.
+  Csr sent_edges(std::size_t peer) const { return edges(out_, sent_to(in_, peer), peer); }
+  // The same of the edges that come from a part, which this part has by their targets.
+  Csr received_edges(std::size_t peer) const {
+    return by_column(edges(in_, sent_to(out_, peer), peer), in_.halo.received_from(peer));
+  }
+  Csr edges(const LocalMatrixView& matrix, std::span<const LocalId> rows, std::size_t peer) const {
+    const Stretch range = columns_from(matrix, inner_, peer);
+    Csr edges;
+    for (const LocalId row : rows) {
+      for_each_column(matrix, to_index(row), range,
+                      [&](std::int32_t column) { edges.col_idx.push_back(column); });
+      edges.row_ptr.push_back(std::ssize(edges.col_idx));
+    }
+    return edges;
+  }
+
+  // Of each part first its rows, then its sums.
+  void number_received(LocalMatrix& matrix) {
+    matrix.halo.recv_offset = {0};
+    row_message_.assign(static_cast<std::size_t>(in_.halo.halo_rows()), kNotSent);
+    sum_message_.resize(parts_);
+    for (std::size_t peer = 0; peer < parts_; ++peer) {
+      const VertexCover& cover = received_[peer];
+      const std::int64_t first = in_.halo.recv_offset[peer];
+      for (std::size_t s = 0; s < cover.sources.size(); ++s) {
+        if (cover.sources[s] == 0) continue;
+        const auto row = static_cast<std::size_t>(first) + s;
+        row_message_[row] = static_cast<std::int32_t>(std::ssize(matrix.halo_ids));
+        matrix.halo_ids.push_back(in_.halo_ids[row]);
+      }
+      const std::span<const LocalId> targets = sent_to(out_, peer);
+      sum_message_[peer].assign(cover.targets.size(), kNotSent);
+      for (std::size_t t = 0; t < cover.targets.size(); ++t) {
+        if (cover.targets[t] == 0) continue;
+        sum_message_[peer][t] = static_cast<std::int32_t>(std::ssize(matrix.halo_ids));
+        matrix.halo_ids.push_back(graph_.inner_ids[to_index(targets[t])]);
+      }
+      matrix.halo.recv_offset.push_back(std::ssize(matrix.halo_ids));
+    }
+  }
+
+  void list_sent(LocalMatrix& matrix) const {
+    matrix.halo.send_offset = {0};
+    const std::int64_t first_sum = inner_ + matrix.halo.recv_offset.back();
+    for (std::size_t peer = 0; peer < parts_; ++peer) {
+      const VertexCover& cover = sent_[peer];
+      const std::span<const LocalId> sources = sent_to(in_, peer);
+      const Stretch targets = columns_from(out_, inner_, peer);
+      for (std::size_t s = 0; s < cover.sources.size(); ++s) {
+        if (cover.sources[s] != 0) matrix.halo.send_rows.push_back(sources[s]);
+      }
+      std::vector<std::int32_t> sum_of(cover.targets.size(), kNotSent);
+      std::int32_t sums = 0;
+      for (std::size_t t = 0; t < cover.targets.size(); ++t) {
+        if (cover.targets[t] == 0) continue;
+        sum_of[t] = sums++;
+        matrix.halo.send_rows.push_back(
+            static_cast<LocalId>(first_sum + std::ssize(matrix.sum_ids)));
+        matrix.sum_ids.push_back(
+            out_.halo_ids[static_cast<std::size_t>(targets.begin - inner_) + t]);
+      }
+      add_sums(matrix.sums, cover, sources, targets, sum_of, sums);
+      matrix.halo.send_offset.push_back(std::ssize(matrix.halo.send_rows));
+    }
+  }
+
+  // What each sum to a part adds up: the sources that do not travel themselves, in their order.
+  void add_sums(Csr& sums, const VertexCover& cover, std::span<const LocalId> sources,
+                Stretch targets, std::span<const std::int32_t> sum_of, std::int32_t count) const {
+    const auto for_each_term = [&](const auto& visit) {
+      for (std::size_t s = 0; s < sources.size(); ++s) {
+        if (count == 0 || cover.sources[s] != 0) continue;
+        const std::int64_t row = to_index(sources[s]);
+        const Stretch entries = entries_in(out_.csr, row, out_.split[row], targets);
+        for (std::int64_t e = entries.begin; e < entries.end; ++e) {
+          visit(sum_of[out_.csr.col_idx[e] - targets.begin], static_cast<std::int32_t>(row), e);
+        }
+      }
+    };
+    const std::int64_t before = sums.row_ptr.back();
+    std::vector<std::int64_t> next(static_cast<std::size_t>(count) + 1, 0);
+    for_each_term([&](std::int32_t sum, std::int32_t, std::int64_t) { ++next[sum + 1]; });
+    std::partial_sum(next.begin(), next.end(), next.begin());
+    for (std::int32_t sum = 0; sum < count; ++sum) sums.row_ptr.push_back(before + next[sum + 1]);
+    sums.col_idx.resize(static_cast<std::size_t>(sums.row_ptr.back()));
+    if (!out_.csr.values.empty()) sums.values.resize(sums.col_idx.size());
+    for_each_term([&](std::int32_t sum, std::int32_t column, std::int64_t entry) {
+      const std::int64_t at = before + next[sum]++;
+      sums.col_idx[at] = column;
+      if (!sums.values.empty()) sums.values[at] = out_.csr.values[entry];
+    });
+  }
+
+  // Calls visit(column, value) for the entries of an inner row.
+  template <typename Visit>
+  void for_each_entry(std::int64_t row, const Visit& visit) const {
+    const CsrView& csr = in_.csr;
+    for (std::int64_t e = csr.row_ptr[row]; e < in_.split[row]; ++e) {
+      visit(csr.col_idx[e], csr.value(e));
+    }
+    for (std::int64_t e = in_.split[row]; e < csr.row_ptr[row + 1];) {
+      const auto halo_row = csr.col_idx[e] - inner_;
+      const auto after = std::ranges::upper_bound(in_.halo.recv_offset, halo_row);
+      const auto peer = static_cast<std::size_t>(after - in_.halo.recv_offset.begin()) - 1;
+      const std::int64_t end = entries_in(csr, row, e, columns_from(in_, inner_, peer)).end;
+      bool summed = false;
+      for (; e < end; ++e) {
+        const std::int32_t message = row_message_[csr.col_idx[e] - inner_];
+        summed = summed || message == kNotSent;
+        if (message != kNotSent) {
+          visit(static_cast<std::int32_t>(inner_ + message), csr.value(e));
+        }
+      }
+      if (!summed) continue;
+      const std::span<const LocalId> targets = sent_to(out_, peer);
+      const auto target = std::ranges::lower_bound(targets, static_cast<LocalId>(row));
+      visit(static_cast<std::int32_t>(inner_ + sum_message_[peer][target - targets.begin()]), 1.0F);
+    }
+  }
+
+  void fill_rows(LocalMatrix& matrix) const {
+    constexpr std::int64_t kRows = 1024;
+    Csr& csr = matrix.csr;
+    csr.row_ptr.resize(static_cast<std::size_t>(inner_) + 1);
+    parallel_for(inner_, kRows, [&](std::int64_t row) {
+      std::int64_t entries = 0;
+      for_each_entry(row, [&](std::int32_t, float) { ++entries; });
+      csr.row_ptr[row + 1] = entries;
+    });
+    std::partial_sum(csr.row_ptr.begin(), csr.row_ptr.end(), csr.row_ptr.begin());
+    csr.col_idx.resize(static_cast<std::size_t>(csr.row_ptr.back()));
+    if (!in_.csr.values.empty()) csr.values.resize(csr.col_idx.size());
+    matrix.split.resize(static_cast<std::size_t>(inner_));
+    parallel_for(inner_, kRows, [&](std::int64_t row) {
+      std::int64_t at = csr.row_ptr[row];
+      matrix.split[row] = at + in_.split[row] - in_.csr.row_ptr[row];
+      for_each_entry(row, [&](std::int32_t column, float value) {
+        csr.col_idx[at] = column;
+        if (!csr.values.empty()) csr.values[at] = value;
+        ++at;
+      });
+    });
+  }
+
+  const LocalGraphView& graph_;
+  const LocalMatrixView& in_;
+  const LocalMatrixView& out_;
+  std::int64_t inner_;
+  std::size_t parts_;
+  // By part: of the edges that come from it and of those that go to it.
+  std::vector<VertexCover> received_;
+  std::vector<VertexCover> sent_;
+  std::vector<std::int32_t> row_message_;               // by halo row: the message that it is
+  std::vector<std::vector<std::int32_t>> sum_message_;  // by part and target
+};
+
+}  // namespace
+
+const char* to_string(MessageForm form) {
+  switch (form) {
+    case MessageForm::kAuto:
+      return "auto";
+    case MessageForm::kRows:
+      return "rows";
+    case MessageForm::kCover:
+      return "cover";
+  }
+  return "";
+}
+
+CoverCounts count_cover(const LocalGraphBuilder& builder, Direction direction) {
+  const int parts = builder.parts();
+  const CsrView readers = builder.readers(direction);
+  const auto pairs = static_cast<std::size_t>(parts) * static_cast<std::size_t>(parts);
+  CoverCounts counts{std::vector<std::int64_t>(pairs), std::vector<std::int64_t>(pairs)};
+  parallel_for(std::ssize(counts.sums), 1, [&](std::int64_t pair) {
+    const int to = static_cast<int>(pair / parts);
+    const int from = static_cast<int>(pair % parts);
+    Csr edges;
+    for (const std::int32_t source : builder.messages(direction, from, to)) {
+      for (const std::int32_t reader : readers.row(source)) {
+        if (builder.part_of()[reader] == to) edges.col_idx.push_back(reader);
+      }
+      edges.row_ptr.push_back(std::ssize(edges.col_idx));
+    }
+    std::vector<std::int32_t> targets = edges.col_idx;
+    std::ranges::sort(targets);
+    targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
+    for (std::int32_t& column : edges.col_idx) {
+      column =
+          static_cast<std::int32_t>(std::ranges::lower_bound(targets, column) - targets.begin());
+    }
+    const VertexCover cover = minimum_vertex_cover(edges.view(), std::ssize(targets));
+    counts.sums[pair] = std::ranges::count(cover.targets, 1);
+    counts.messages[pair] = std::ranges::count(cover.sources, 1) + counts.sums[pair];
+  });
+  return counts;
+}
+
+CoveredGraph::CoveredGraph(const LocalGraphView& graph, const Recomputation& recomputation)
+    : graph_(graph),
+      forward_(DirectionCover(graph, graph.forward, graph.backward, recomputation).matrix()) {
+  if (graph.symmetric) return;
+  backward_ = DirectionCover(graph, graph.backward, graph.forward, recomputation).matrix();
+}
+
+LocalGraphView CoveredGraph::view() const {
+  LocalGraphView view = graph_;
+  view.forward = forward_.view();
+  view.backward = graph_.symmetric ? view.forward : backward_.view();
+  return view;
+}
+
+}  // namespace atl
