@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int32_t kNotSent = -1;
 
-// Of columns or entries.
+// A stretch of columns or entries.
 struct Stretch {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -54,6 +54,21 @@ Csr by_column(const Csr& edges, std::int64_t columns) {
   return result;
 }
 
+VertexCover all_sources(std::int64_t sources) {
+  return {std::vector<std::uint8_t>(static_cast<std::size_t>(sources), 1), {}};
+}
+
+// The messages from one part to another. Sums take work before they can be sent, so few messages
+// less are not worth them.
+VertexCover messages_over(const CsrView& edges, std::int64_t targets) {
+  constexpr std::int64_t kLeastPercent = 5;
+  VertexCover cover = minimum_vertex_cover(edges, targets);
+  const std::int64_t sent =
+      std::ranges::count(cover.sources, 1) + std::ranges::count(cover.targets, 1);
+  const bool pays = 100 * (edges.rows() - sent) >= kLeastPercent * edges.rows();
+  return pays ? cover : all_sources(edges.rows());
+}
+
 // The messages of one direction between this part and the others: `in` is its matrix, `out` that of
 // the other direction, whose rows list who reads this part's nodes.
 class DirectionCover {
@@ -74,12 +89,12 @@ class DirectionCover {
                               recomputation.computes(static_cast<int>(peer), graph.part);
       if (task % 2 == 0) {
         received_[peer] = keeps_rows ? all_sources(in_.halo.received_from(peer))
-                                     : minimum_vertex_cover(received_edges(peer).view(),
-                                                            std::ssize(sent_to(out_, peer)));
+                                     : messages_over(received_edges(peer).view(),
+                                                     std::ssize(sent_to(out_, peer)));
       } else {
-        sent_[peer] = keeps_rows ? all_sources(std::ssize(sent_to(in_, peer)))
-                                 : minimum_vertex_cover(sent_edges(peer).view(),
-                                                        out_.halo.received_from(peer));
+        sent_[peer] = keeps_rows
+                          ? all_sources(std::ssize(sent_to(in_, peer)))
+                          : messages_over(sent_edges(peer).view(), out_.halo.received_from(peer));
       }
     });
   }
@@ -93,10 +108,6 @@ class DirectionCover {
   }
 
  private:
-  static VertexCover all_sources(std::int64_t sources) {
-    return {std::vector<std::uint8_t>(static_cast<std::size_t>(sources), 1), {}};
-  }
-
   // Calls visit(column - range.begin) for the distinct columns of a row in a range.
   template <typename Visit>
   static void for_each_column(const LocalMatrixView& matrix, std::int64_t row, Stretch range,
@@ -128,7 +139,7 @@ class DirectionCover {
     return edges;
   }
 
-  // Of each part first its rows, then its sums.
+  // Each part sends first its rows, then its sums.
   void number_received(LocalMatrix& matrix) {
     matrix.halo.recv_offset = {0};
     row_message_.assign(static_cast<std::size_t>(in_.halo.halo_rows()), kNotSent);
@@ -178,7 +189,7 @@ class DirectionCover {
     }
   }
 
-  // What each sum to a part adds up: the sources that do not travel themselves, in their order.
+  // Each sum to a part adds up the sources that do not travel themselves, in their order.
   void add_sums(Csr& sums, const VertexCover& cover, std::span<const LocalId> sources,
                 Stretch targets, std::span<const std::int32_t> sum_of, std::int32_t count) const {
     const auto for_each_term = [&](const auto& visit) {
@@ -304,7 +315,7 @@ CoverCounts count_cover(const LocalGraphBuilder& builder, Direction direction) {
       column =
           static_cast<std::int32_t>(std::ranges::lower_bound(targets, column) - targets.begin());
     }
-    const VertexCover cover = minimum_vertex_cover(edges.view(), std::ssize(targets));
+    const VertexCover cover = messages_over(edges.view(), std::ssize(targets));
     counts.sums[pair] = std::ranges::count(cover.targets, 1);
     counts.messages[pair] = std::ranges::count(cover.sources, 1) + counts.sums[pair];
   });

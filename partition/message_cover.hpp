@@ -3,8 +3,8 @@
 // Where a layer only adds up rows of neighbours, a part can send two kinds of messages to another
 // one: a row, which serves all edges from its node, or the partial sum for a node of the other
 // part, which serves all edges to that node. Each edge between the two parts needs one of them: a
-// vertex cover. A minimum one (Koenig) is at most as large as either side alone. Known for
-// aggregation in SuperGCN (Chen et al., 2024, "Pre-post aggregation").
+// vertex cover. A minimum one (Koenig) is at most as large as either side alone; it is taken where
+// it saves at least a twentieth of the messages. SuperGCN does so ("pre-post aggregation").
 #pragma once
 
 #include "partition/local_graph.hpp"

@@ -39,7 +39,7 @@ std::vector<float> with_outer_ones(const std::vector<float>& inner, std::int64_t
   return scale;
 }
 
-// What keys the rounding noise of every row that may be sent.
+// The keys of the rounding noise of every row that may be sent.
 std::vector<GlobalId> message_ids(const LocalGraphView& graph, const LocalMatrixView& matrix) {
   std::vector<GlobalId> ids(graph.inner_ids.begin(), graph.inner_ids.end());
   ids.resize(ids.size() + static_cast<std::size_t>(matrix.halo.halo_rows()));

@@ -113,7 +113,7 @@ class GraphOperators {
     ConstDeviceArray<std::int32_t> col_idx;
     ConstDeviceArray<float> values;
     ConstDeviceArray<LocalId> send_rows;
-    // Of the sums that travel.
+    // The sums that travel.
     ConstDeviceArray<std::int64_t> sum_row_ptr;
     ConstDeviceArray<std::int32_t> sum_col_idx;
     ConstDeviceArray<float> sum_values;

@@ -70,7 +70,7 @@ struct Rule {
   // It adds to gradients on the way, or, of sources, what other ranks return: its marginal rows are
   // computed all at once.
   bool sums = false;
-  // Of rows of neighbours it reads nothing but sums, so that messages may be partial sums.
+  // It does nothing with rows of neighbours but add them up, so messages may be partial sums.
   bool adds_neighbours = false;
   bool is_leaf = false;  // no operation computes its value
   // Span in traces where it stands outside of messages; kNoSpan: none; null: by its scope.

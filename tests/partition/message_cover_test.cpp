@@ -172,7 +172,7 @@ class CoveredParts {
   std::vector<CoveredGraph> covered_;
 };
 
-// What every row must add up, from the whole graph.
+// The sums of all rows, from the whole graph.
 std::vector<double> whole_sums(const CsrView& in_edges, Direction direction) {
   std::vector<double> sums(static_cast<std::size_t>(in_edges.rows()), 0);
   for (std::int64_t row = 0; row < in_edges.rows(); ++row) {
@@ -211,7 +211,7 @@ TEST(MessageCover, RowsAddUpTheSame) {
   }
 }
 
-TEST(MessageCover, NeverSendsMoreAndEachPairIsMinimal) {
+TEST(MessageCover, NeverSendsMoreAndSavesTheSameBothWays) {
   const Csr csr = random_graph(400, 3, true, false, 5);
   const GraphView graph{csr.view(), false};
   const std::vector<std::int32_t> part_of = scattered_parts(graph.nodes(), 4);
