@@ -52,9 +52,7 @@ class ScopeReader {
     const Scope& scope = program_.scopes[static_cast<std::size_t>(block.scope)];
     return {phase, scope.layer, has_directions(scope) && scope.direction == Direction::kBackward};
   }
-  const Device& device(int rank) const {
-    return setting_.topology.devices[static_cast<std::size_t>(rank)];
-  }
+  const Device& device(int rank) const { return setting_.topology.device(rank); }
   const RankCounts& counts(int rank) const { return counts_[static_cast<std::size_t>(rank)]; }
   // seconds(rank) times the corrections of that place, by rank.
   template <typename Seconds>

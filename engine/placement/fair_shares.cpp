@@ -28,8 +28,8 @@ FairShares::FairShares(const Topology& topology, double tolerance)
 
 FairShares::Flow FairShares::flow(int from, int to) const {
   Flow flow{topology_.link(from, to).bytes_per_s, -1, -1};
-  const int sender = topology_.devices[static_cast<std::size_t>(from)].host;
-  const int receiver = topology_.devices[static_cast<std::size_t>(to)].host;
+  const int sender = topology_.device(from).host;
+  const int receiver = topology_.device(to).host;
   if (sender != receiver) {
     flow.send = sender;
     flow.receive = static_cast<int>(topology_.hosts.size()) + receiver;

@@ -97,7 +97,7 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
 double training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers, int rank) {
   return training_bytes(TrainingPrograms(planned_model(setting.model, layers)),
                         rank_counts(setting.partition, rank, recomputation_of(layers).get()),
-                        setting.topology.devices[static_cast<std::size_t>(rank)]);
+                        setting.topology.device(rank));
 }
 
 double shard_bytes(const EpochSetting& setting, int rank) {

@@ -42,7 +42,7 @@ void Simulator::sort_into_streams() {
         if (stream == next) {
           shares_.add(flow, 0);
           for (const int rank : {from, to}) {
-            const int host = topology_.devices[static_cast<std::size_t>(rank)].host;
+            const int host = topology_.device(rank).host;
             host_streams_[static_cast<std::size_t>(host)].push_back(stream);
           }
         }
