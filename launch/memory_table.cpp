@@ -14,29 +14,32 @@ namespace {
 constexpr std::size_t kMostLines = 16;
 
 // Where nothing is known of the cut.
-RowCounts most_rows(const DatasetInfo& info, int ranks) {
+RankCounts most_rows(const DatasetInfo& info, int ranks) {
   const auto share = [&](std::int64_t whole) { return (whole + ranks - 1) / ranks; };
-  RowCounts counts;
-  counts.held.inner = share(info.nodes);
-  counts.held.edges = share(info.edges);
+  RankCounts counts;
+  RankRows& rows = counts.shape.rows;
+  rows.inner = share(info.nodes);
+  rows.edges = share(info.edges);
   // Each in-edge may need a row of its own, but no row twice.
-  const std::int64_t halo = std::min(counts.held.edges, info.nodes - counts.held.inner);
-  counts.held.forward_halo = counts.held.backward_halo = counts.held.returned = halo;
-  counts.sent_forward = counts.sent_backward = counts.sent_rest = halo;
+  const std::int64_t halo = std::min(rows.edges, info.nodes - rows.inner);
+  rows.forward_halo = rows.backward_halo = rows.returned = halo;
+  counts.sent_forward.rows = counts.sent_backward.rows = halo;
+  counts.sent_rest.rows = counts.returned.rows = halo;
   return counts;
 }
 
-RankMemory memory_of(const TrainingPrograms& programs, const RowCounts& rows,
+RankMemory memory_of(const TrainingPrograms& programs, const RankCounts& counts,
                      const DatasetInfo& info, DType dtype) {
-  return {.nodes = rows.held.inner,
-          .halo = std::max(rows.held.forward_halo, rows.held.backward_halo),
-          .data = data_memory({.nodes = rows.held.inner,
-                               .edges = rows.held.edges,
+  const RankRows& rows = counts.shape.rows;
+  return {.nodes = rows.inner,
+          .halo = std::max(rows.forward_halo, rows.backward_halo),
+          .data = data_memory({.nodes = rows.inner,
+                               .edges = rows.edges,
                                .features = info.features,
                                .weighted = info.weighted,
                                .symmetric = !info.directed,
                                .dtype = dtype}),
-          .training = training_memory(programs, rows, "cpu")};
+          .training = training_memory(programs, counts, "cpu")};
 }
 
 std::string megabytes(std::int64_t bytes) {
@@ -57,8 +60,8 @@ MemoryEstimate estimate_memory(const Dataset& dataset, const TrainJob& job, int 
     const Partition found = ensure_partition(dataset, ranks, job.partition);
     const PartitionQuality quality = parse_quality(found.quality, found.folder / "quality.json");
     for (int rank = 0; rank < ranks; ++rank) {
-      const RowCounts rows = row_counts(quality, rank, &model.recomputation);
-      estimate.ranks.push_back(memory_of(programs, rows, info, model.dtype));
+      const RankCounts counts = rank_counts(quality, rank, &model.recomputation);
+      estimate.ranks.push_back(memory_of(programs, counts, info, model.dtype));
     }
     return estimate;
   }

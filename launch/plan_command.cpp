@@ -184,8 +184,7 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
                                                    : shape_input(arguments, options, topology);
   Activity activity("searching for a plan");
   PlanSpace space(topology, input.model, input.cuts, bits, input.corrections, start);
-  const std::unique_ptr<Prior> prior = policy ? make_policy_prior(space, *policy) : nullptr;
-  request.options.prior = prior.get();
+  if (policy) request.options.prior = policy_prior(space, *policy);
   const SearchResult found = search_plan(space, request);
   Plan plan = make_plan(space, topology, request, found);
   plan.dataset = input.plan.dataset;

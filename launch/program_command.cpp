@@ -49,11 +49,9 @@ RankShape shape_of_part(const Dataset& dataset, const ProgramArguments& argument
   }
   const Partition found = ensure_partition(dataset, parts, job.partition);
   const PartitionQuality quality = parse_quality(found.quality, found.folder / "quality.json");
-  const PartQuality& own = quality.parts[static_cast<std::size_t>(part)];
-  return {.rows = row_counts(quality, part, &recomputation).held,
-          .marginal = own.nodes - own.central,
-          .marginal_edges = own.marginal_edges,
-          .weighted = dataset.info().weighted};
+  RankShape shape = rank_counts(quality, part, &recomputation).shape;
+  shape.weighted = dataset.info().weighted;
+  return shape;
 }
 
 // By layer, of the messages; none if they are exact.

@@ -76,7 +76,7 @@ std::string host_table(const Topology& topology) {
   for (std::size_t h = 0; h < topology.hosts.size(); ++h) {
     std::vector<int> ranks;
     for (int rank = 0; rank < topology.ranks(); ++rank) {
-      if (topology.devices[static_cast<std::size_t>(rank)].host == static_cast<int>(h)) {
+      if (topology.device(rank).host == static_cast<int>(h)) {
         ranks.push_back(rank);
       }
     }
@@ -102,7 +102,7 @@ std::string rank_table(const Topology& topology) {
                          "GEMM GFLOP/s by columns"}};
   std::vector<int> first;
   for (int rank = 0; rank < topology.ranks(); ++rank) {
-    const Device& device = topology.devices[static_cast<std::size_t>(rank)];
+    const Device& device = topology.device(rank);
     Row row{"",
             device.kind,
             format_bytes(static_cast<std::int64_t>(device.memory_bytes)),
@@ -127,8 +127,7 @@ std::string rank_table(const Topology& topology) {
 std::string island_table(const Topology& topology) {
   std::vector<std::vector<int>> members;
   for (int rank = 0; rank < topology.ranks(); ++rank) {
-    const auto island =
-        static_cast<std::size_t>(topology.devices[static_cast<std::size_t>(rank)].island);
+    const auto island = static_cast<std::size_t>(topology.device(rank).island);
     members.resize(std::max(members.size(), island + 1));
     members[island].push_back(rank);
   }

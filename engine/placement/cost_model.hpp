@@ -1,9 +1,12 @@
 // Seconds that the phases of an epoch take on a rank, from counted work and the machine's rates.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "engine/models/model.hpp"
@@ -35,26 +38,34 @@ enum class Phase : std::uint8_t {
   kStep,
   kRest,  // no span: what lies between them
 };
-inline constexpr std::array<const char*, 19> kPhaseNames = {"input dropout",
-                                                            "input layer",
-                                                            "prepare marginal",
-                                                            "pack",
-                                                            "post",
-                                                            "prepare central",
-                                                            "spmm central",
-                                                            "complete central",
-                                                            "unpack",
-                                                            "spmm marginal",
-                                                            "complete marginal",
-                                                            "norm statistics",
-                                                            "norm apply",
-                                                            "recompute",
-                                                            "head",
-                                                            "loss",
-                                                            "all-reduce",
-                                                            "step",
-                                                            "rest"};
-inline const char* to_string(Phase phase) { return kPhaseNames[static_cast<std::size_t>(phase)]; }
+inline constexpr std::array<std::string_view, 19> kPhaseNames = {"input dropout",
+                                                                 "input layer",
+                                                                 "prepare marginal",
+                                                                 "pack",
+                                                                 "post",
+                                                                 "prepare central",
+                                                                 "spmm central",
+                                                                 "complete central",
+                                                                 "unpack",
+                                                                 "spmm marginal",
+                                                                 "complete marginal",
+                                                                 "norm statistics",
+                                                                 "norm apply",
+                                                                 "recompute",
+                                                                 "head",
+                                                                 "loss",
+                                                                 "all-reduce",
+                                                                 "step",
+                                                                 "rest"};
+inline const char* to_string(Phase phase) {
+  return kPhaseNames[static_cast<std::size_t>(phase)].data();
+}
+// Absent: a span of another kind.
+inline std::optional<Phase> phase_named(std::string_view name) {
+  const auto found = std::ranges::find(kPhaseNames, name);
+  if (found == kPhaseNames.end()) return std::nullopt;
+  return static_cast<Phase>(found - kPhaseNames.begin());
+}
 
 // Where in an epoch a phase stands. layer -1, direction "" : outside of layers.
 struct PhasePlace {

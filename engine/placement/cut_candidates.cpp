@@ -140,12 +140,10 @@ class CandidateMaker {
 
   // A byte over a link that all pairs of two hosts share.
   double row_seconds(int from, int to) const {
-    const Device& a = topology_.devices[static_cast<std::size_t>(from)];
-    const Device& b = topology_.devices[static_cast<std::size_t>(to)];
     double rate = topology_.link(from, to).bytes_per_s;
-    if (a.host != b.host) {
-      rate = std::min({rate, topology_.hosts[static_cast<std::size_t>(a.host)].send_bytes_per_s,
-                       topology_.hosts[static_cast<std::size_t>(b.host)].receive_bytes_per_s});
+    if (topology_.device(from).host != topology_.device(to).host) {
+      rate = std::min({rate, topology_.host_of(from).send_bytes_per_s,
+                       topology_.host_of(to).receive_bytes_per_s});
     }
     return 1 / rate;
   }
@@ -164,10 +162,6 @@ class CandidateMaker {
   const PhaseCorrections& corrections_;
   std::vector<LayerPlan> layers_;
 };
-
-}  // namespace
-
-namespace {
 
 // Ranks of each island where they follow one another, as a cut by islands needs them; else empty.
 std::vector<int> island_sizes(const Topology& topology) {

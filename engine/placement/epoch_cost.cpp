@@ -1,12 +1,8 @@
 #include "engine/placement/epoch_cost.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <string_view>
 
 #include "base/error.hpp"
-#include "engine/exchange/rank_map.hpp"
-#include "engine/placement/memory_model.hpp"
 #include "engine/placement/sum_cost.hpp"
 #include "engine/program/operations/rules.hpp"
 
@@ -16,12 +12,6 @@ namespace {
 
 // A call of MPI per packet; what it copies is part of Device::progress_s_per_byte.
 constexpr double kPostSeconds = 20e-6;
-
-Phase phase_named(const char* name) {
-  const auto found = std::ranges::find(kPhaseNames, std::string_view(name));
-  ATOLL_ASSERT(found != kPhaseNames.end(), "{}", name);
-  return static_cast<Phase>(found - kPhaseNames.begin());
-}
 
 // The decisions that a scope's cost depends on. Nothing else of the strategy is read to make it.
 LayerPlan decisions_of(const Scope& scope, std::span<const LayerPlan> strategy) {
@@ -34,30 +24,17 @@ LayerPlan decisions_of(const Scope& scope, std::span<const LayerPlan> strategy) 
   return own;
 }
 
-RankShape shape_of(const PartitionQuality& partition, int rank,
-                   const Recomputation* recomputation) {
-  const RankMap ranks(static_cast<int>(partition.parts.size()));
-  const PartQuality& part = partition.parts[static_cast<std::size_t>(ranks.part_of(rank))];
-  return {.rows = row_counts(partition, rank, recomputation).held,
-          .marginal = part.nodes - part.central,
-          .marginal_edges = part.marginal_edges};
-}
-
 // The costs of one scope on all ranks.
 class ScopeReader {
  public:
-  ScopeReader(const EpochSetting& setting, const TrainingPrograms& programs,
-              const LayerPlan& decisions)
+  // counts: by rank.
+  ScopeReader(const EpochSetting& setting, std::span<const RankCounts> counts,
+              const TrainingPrograms& programs, const LayerPlan& decisions)
       : setting_(setting),
         program_(programs.training),
         schedule_(programs.training_schedule),
         decisions_(decisions),
-        ranks_(setting.topology.ranks()) {
-    shapes_.reserve(static_cast<std::size_t>(ranks_));
-    for (int rank = 0; rank < ranks_; ++rank) {
-      shapes_.push_back(shape_of(setting.partition, rank, decisions.recomputation.get()));
-    }
-  }
+        counts_(counts) {}
 
   std::vector<PieceCost> read(int scope) {
     const auto of_scope = std::ranges::count(schedule_.blocks, scope, &Block::scope);
@@ -75,24 +52,22 @@ class ScopeReader {
     const Scope& scope = program_.scopes[static_cast<std::size_t>(block.scope)];
     return {phase, scope.layer, has_directions(scope) && scope.direction == Direction::kBackward};
   }
-  const Device& device(int rank) const {
-    return setting_.topology.devices[static_cast<std::size_t>(rank)];
-  }
+  const Device& device(int rank) const { return setting_.topology.device(rank); }
+  const RankCounts& counts(int rank) const { return counts_[static_cast<std::size_t>(rank)]; }
   // seconds(rank) times the corrections of that place, by rank.
   template <typename Seconds>
   std::vector<double> by_rank(const PhasePlace& place, const Seconds& seconds) const {
-    std::vector<double> all;
-    all.reserve(static_cast<std::size_t>(ranks_));
-    for (int rank = 0; rank < ranks_; ++rank) {
-      all.push_back(seconds(rank) * setting_.corrections.factor(rank, place));
+    std::vector<double> all(counts_.size());
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      const auto rank = static_cast<int>(r);
+      all[r] = seconds(rank) * setting_.corrections.factor(rank, place);
     }
     return all;
   }
   double seconds_of(const Block& block, int rank) const {
     double seconds = 0;
     for (const Call& call : block.calls) {
-      seconds +=
-          call_seconds(device(rank), program_, call, shapes_[static_cast<std::size_t>(rank)]);
+      seconds += call_seconds(device(rank), program_, call, counts(rank).shape);
     }
     return seconds;
   }
@@ -102,7 +77,9 @@ class ScopeReader {
       for (const Call& call : block.calls) add_sum(block, program_.at(call.value));
       return;
     }
-    BlockCost cost{.place = place_of(block, phase_named(block.name))};
+    const std::optional<Phase> phase = phase_named(block.name);
+    ATOLL_ASSERT(phase.has_value(), "{}", block.name);
+    BlockCost cost{.place = place_of(block, *phase)};
     cost.seconds = by_rank(cost.place, [&](int rank) { return seconds_of(block, rank); });
     for (const Value aggregate : block.begins) {
       cost.begins.push_back(messages_of(block, program_.at(aggregate)));
@@ -113,7 +90,7 @@ class ScopeReader {
 
   // Sums over all ranks end a piece; of one rank there is nothing to wait for.
   void add_sum(const Block& block, const Operation& op) {
-    if (op.rule->reach != Reach::kRanks || ranks_ == 1) return;
+    if (op.rule->reach != Reach::kRanks || counts_.size() == 1) return;
     const PhasePlace place = place_of(block, Phase::kAllReduce);
     PieceCost& piece = pieces_.back();
     piece.sum_place = place;
@@ -154,27 +131,14 @@ class ScopeReader {
                  : elementwise_seconds(device(rank), kFloatBytes * static_cast<double>(2 * rows) *
                                                          static_cast<double>(op.message_columns()));
     };
-    std::vector<std::int64_t> sent(static_cast<std::size_t>(ranks_), 0);
-    std::vector<std::int64_t> received = sent;
-    std::vector<int> packets(static_cast<std::size_t>(ranks_), 0);
-    for (int from = 0; from < ranks_; ++from) {
-      for (int to = 0; to < ranks_; ++to) {
-        const std::int64_t rows = cost.rows(setting_.partition, from, to);
-        sent[static_cast<std::size_t>(from)] += rows;
-        received[static_cast<std::size_t>(to)] += rows;
-        packets[static_cast<std::size_t>(from)] += rows > 0 ? 1 : 0;
-      }
-    }
-    cost.pack_s = by_rank(place_of(block, Phase::kPack), [&](int rank) {
-      return moved(rank, sent[static_cast<std::size_t>(rank)]);
-    });
+    cost.pack_s = by_rank(place_of(block, Phase::kPack),
+                          [&](int rank) { return moved(rank, counts(rank).sent_for(op).rows); });
     cost.post_s = by_rank(place_of(block, Phase::kPost), [&](int rank) {
-      return packets[static_cast<std::size_t>(rank)] * kPostSeconds;
+      return counts(rank).sent_for(op).packets * kPostSeconds;
     });
     if (!quantized) return cost;
-    cost.unpack_s = by_rank(place_of(block, Phase::kUnpack), [&](int rank) {
-      return moved(rank, received[static_cast<std::size_t>(rank)]);
-    });
+    cost.unpack_s = by_rank(place_of(block, Phase::kUnpack),
+                            [&](int rank) { return moved(rank, counts(rank).received_for(op)); });
     return cost;
   }
 
@@ -182,8 +146,7 @@ class ScopeReader {
   const Program& program_;
   const Schedule& schedule_;
   const LayerPlan& decisions_;
-  int ranks_;
-  std::vector<RankShape> shapes_;  // by rank
+  std::span<const RankCounts> counts_;
   std::vector<PieceCost> pieces_;
 };
 
@@ -248,8 +211,7 @@ double call_seconds(const Device& device, const Program& program, const Call& ca
 
 std::span<const int> EpochCosts::pieces(const EpochSetting& setting, int cut,
                                         std::span<const LayerPlan> strategy, int route) {
-  const RankMap ranks(static_cast<int>(setting.partition.parts.size()));
-  ATOLL_ASSERT(ranks.ranks() == topology_.ranks());
+  ATOLL_ASSERT(std::ssize(setting.partition.parts) == topology_.ranks());
   const std::vector<Scope>& scopes = programs_.any().training.scopes;
   scopes_.resize(scopes.size());
   numbers_.clear();
@@ -274,7 +236,10 @@ const std::vector<int>& EpochCosts::numbers_of(const EpochSetting& setting, int 
   const bool in_layer =
       programs_.any().training.scopes[static_cast<std::size_t>(scope)].kind == Scope::Kind::kLayer;
   const TrainingPrograms& programs = in_layer ? programs_.of(key.decisions) : programs_.any();
-  std::vector<PieceCost> pieces = ScopeReader(setting, programs, key.decisions).read(scope);
+  std::vector<PieceCost> pieces =
+      ScopeReader(setting, counts(setting.partition, key.cut, key.decisions.recomputation),
+                  programs, key.decisions)
+          .read(scope);
   std::vector<int>& numbers = place->second;
   for (std::size_t p = 0; p < pieces.size(); ++p) {
     std::vector<int> known;
@@ -284,6 +249,16 @@ const std::vector<int>& EpochCosts::numbers_of(const EpochSetting& setting, int 
     numbers.push_back(number_of(std::move(pieces[p]), known));
   }
   return numbers;
+}
+
+std::span<const RankCounts> EpochCosts::counts(
+    const PartitionQuality& partition, int cut,
+    const std::shared_ptr<const Recomputation>& recomputation) {
+  std::vector<RankCounts>& counts = counts_[{cut, recomputation}];
+  for (int rank = static_cast<int>(counts.size()); rank < topology_.ranks(); ++rank) {
+    counts.push_back(rank_counts(partition, rank, recomputation.get()));
+  }
+  return counts;
 }
 
 int EpochCosts::number_of(PieceCost&& piece, std::span<const int> known) {

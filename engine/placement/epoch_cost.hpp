@@ -5,9 +5,9 @@
 #include <map>
 
 #include "engine/placement/cost_model.hpp"
+#include "engine/placement/rank_counts.hpp"
 #include "engine/placement/training_programs.hpp"
 #include "engine/program/work.hpp"
-#include "partition/quality.hpp"
 #include "partition/sum_route.hpp"
 
 namespace atl {
@@ -77,6 +77,9 @@ class EpochCosts {
   std::span<const int> pieces(const EpochSetting& setting, int cut,
                               std::span<const LayerPlan> strategy, int route);
   const PieceCost& piece(int number) const { return pieces_[static_cast<std::size_t>(number)]; }
+  // By rank. Valid as long as this.
+  std::span<const RankCounts> counts(const PartitionQuality& partition, int cut,
+                                     const std::shared_ptr<const Recomputation>& recomputation);
 
  private:
   // All that the cost of a scope depends on.
@@ -98,6 +101,7 @@ class EpochCosts {
   const Topology& topology_;
   ProgramsByOrder& programs_;
   const PhaseCorrections& corrections_;
+  std::map<std::pair<int, std::shared_ptr<const Recomputation>>, std::vector<RankCounts>> counts_;
   std::vector<PieceCost> pieces_;   // by number
   std::vector<ScopeCosts> scopes_;  // by scope
   std::vector<int> numbers_;        // the last answer

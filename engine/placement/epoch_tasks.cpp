@@ -25,9 +25,7 @@ class TaskWriter {
   }
 
  private:
-  const Device& device(int rank) const {
-    return setting_.topology.devices[static_cast<std::size_t>(rank)];
-  }
+  const Device& device(int rank) const { return setting_.topology.device(rank); }
 
   static const char* direction_of(const PhasePlace& place) {
     return place.layer < 0 ? "" : place.backward ? "backward" : "forward";
@@ -192,26 +190,15 @@ void add_stage_tasks(const EpochSetting& setting, const EpochCosts& costs,
 
 double lower_bound_seconds(const Topology& topology, const TaskGraph& graph) {
   std::vector<double> computing(static_cast<std::size_t>(graph.ranks()), 0);
-  std::vector<double> sent(topology.hosts.size(), 0);
-  std::vector<double> received(topology.hosts.size(), 0);
+  CardLoad cards(topology);
   for (const SimTask& task : graph.tasks()) {
     if (task.kind == TaskKind::kCompute) {
       computing[static_cast<std::size_t>(task.rank)] += task.seconds;
     } else if (task.kind == TaskKind::kTransfer) {
-      const auto host = [&](int rank) {
-        return static_cast<std::size_t>(topology.devices[static_cast<std::size_t>(rank)].host);
-      };
-      if (host(task.rank) == host(task.destination)) continue;
-      sent[host(task.rank)] += task.bytes;
-      received[host(task.destination)] += task.bytes;
+      cards.add(task.rank, task.destination, task.bytes);
     }
   }
-  double bound = *std::max_element(computing.begin(), computing.end());
-  for (std::size_t h = 0; h < topology.hosts.size(); ++h) {
-    bound = std::max({bound, sent[h] / topology.hosts[h].send_bytes_per_s,
-                      received[h] / topology.hosts[h].receive_bytes_per_s});
-  }
-  return bound;
+  return std::max(std::ranges::max(computing), cards.seconds());
 }
 
 }  // namespace atl

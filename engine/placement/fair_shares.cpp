@@ -28,8 +28,8 @@ FairShares::FairShares(const Topology& topology, double tolerance)
 
 FairShares::Flow FairShares::flow(int from, int to) const {
   Flow flow{topology_.link(from, to).bytes_per_s, -1, -1};
-  const int sender = topology_.devices[static_cast<std::size_t>(from)].host;
-  const int receiver = topology_.devices[static_cast<std::size_t>(to)].host;
+  const int sender = topology_.device(from).host;
+  const int receiver = topology_.device(to).host;
   if (sender != receiver) {
     flow.send = sender;
     flow.receive = static_cast<int>(topology_.hosts.size()) + receiver;
@@ -55,18 +55,6 @@ int FairShares::add(const Flow& flow, int count) {
 }
 
 void FairShares::count_none() { std::ranges::fill(counts_, 0); }
-
-void FairShares::settle(int flow, double rate) {
-  const Flow& own = flows_[static_cast<std::size_t>(flow)];
-  const int count = counts_[static_cast<std::size_t>(flow)];
-  rates_[static_cast<std::size_t>(flow)] = rate;
-  --open_;
-  for (const int index : {own.send, own.receive}) {
-    Card& card = cards_[static_cast<std::size_t>(index)];
-    card.left = std::max(card.left - count * rate, 0.0);
-    card.waiting -= count;
-  }
-}
 
 std::size_t FairShares::place_of_counts() const {
   const std::size_t flows = counts_.size();
@@ -108,7 +96,7 @@ void FairShares::share() {
     card.left = card.capacity;
     card.waiting = 0;
   }
-  open_ = 0;
+  int open = 0;  // flows without a rate yet
   for (std::size_t f = 0; f < flows_.size(); ++f) {
     const Flow& flow = flows_[f];
     const int count = counts_[f];
@@ -117,14 +105,26 @@ void FairShares::share() {
       continue;
     }
     rates_[f] = kOpen;
-    ++open_;
+    ++open;
     cards_[static_cast<std::size_t>(flow.send)].waiting += count;
     cards_[static_cast<std::size_t>(flow.receive)].waiting += count;
   }
   const auto is_open = [&](int flow) { return rates_[static_cast<std::size_t>(flow)] == kOpen; };
+  const auto settle = [&](int f, double rate) {
+    if (!is_open(f)) return;
+    const Flow& flow = flows_[static_cast<std::size_t>(f)];
+    const int count = counts_[static_cast<std::size_t>(f)];
+    rates_[static_cast<std::size_t>(f)] = rate;
+    --open;
+    for (const int index : {flow.send, flow.receive}) {
+      Card& card = cards_[static_cast<std::size_t>(index)];
+      card.left = std::max(card.left - count * rate, 0.0);
+      card.waiting -= count;
+    }
+  };
   const auto limit_of = [&](int flow) { return flows_[static_cast<std::size_t>(flow)].limit; };
   auto slowest_link = by_limit_.begin();
-  while (open_ > 0) {
+  while (open > 0) {
     // The most that a flow can have: by its link, or by an even share of a card.
     while (slowest_link != by_limit_.end() && !is_open(*slowest_link)) ++slowest_link;
     double least = limit_of(*slowest_link);
@@ -137,13 +137,11 @@ void FairShares::share() {
     // what was left over after rounding counts as equal.
     const double worst_off = least * (1 + 1e-12 + tolerance_);
     for (auto f = slowest_link; f != by_limit_.end() && limit_of(*f) <= worst_off; ++f) {
-      if (is_open(*f)) settle(*f, least);
+      settle(*f, least);
     }
     for (Card& card : cards_) {
       if (card.waiting == 0 || card.share > worst_off) continue;
-      for (const int f : card.flows) {
-        if (is_open(f)) settle(f, least);
-      }
+      for (const int f : card.flows) settle(f, least);
     }
   }
 }

@@ -50,7 +50,6 @@ class FairShares {
   void forget();
   // Rates of counts_, into rates_.
   void share();
-  void settle(int flow, double rate);
 
   const Topology& topology_;
   double tolerance_;
@@ -66,7 +65,6 @@ class FairShares {
   std::vector<int> known_counts_;
   std::vector<double> known_rates_;
   std::int32_t known_ = 0;  // entries
-  int open_ = 0;            // flows without a rate yet
 };
 
 }  // namespace atl

@@ -9,19 +9,17 @@ namespace {
 // Seconds until `bytes` from `from` have reached `to` when all ranks of both hosts send and receive
 // as much at the same time.
 double fetch_seconds(const Topology& topology, int from, int to, double bytes) {
-  const Device& sender = topology.devices[static_cast<std::size_t>(from)];
-  const Device& receiver = topology.devices[static_cast<std::size_t>(to)];
+  const Device& sender = topology.device(from);
+  const Device& receiver = topology.device(to);
   double bytes_per_s = topology.link(from, to).bytes_per_s;
   if (sender.host != receiver.host) {
     const auto share = [&](int host, double card) {
       const auto ranks = std::ranges::count(topology.devices, host, &Device::host);
       return card / static_cast<double>(ranks);
     };
-    bytes_per_s = std::min(
-        {bytes_per_s,
-         share(sender.host, topology.hosts[static_cast<std::size_t>(sender.host)].send_bytes_per_s),
-         share(receiver.host,
-               topology.hosts[static_cast<std::size_t>(receiver.host)].receive_bytes_per_s)});
+    bytes_per_s =
+        std::min({bytes_per_s, share(sender.host, topology.host_of(from).send_bytes_per_s),
+                  share(receiver.host, topology.host_of(to).receive_bytes_per_s)});
   }
   return bytes / bytes_per_s + bytes * receiver.progress_s_per_byte;
 }
@@ -53,7 +51,7 @@ Recomputation recomputation_by_cost(const EpochSetting& setting, ProgramsByOrder
   }
   Recomputation result(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
-    const Device& device = topology.devices[static_cast<std::size_t>(rank)];
+    const Device& device = topology.device(rank);
     for (int owner = 0; owner < ranks; ++owner) {
       if (owner == rank) continue;
       // All rows of a pair cost alike, and what they are made from has been there since the start.

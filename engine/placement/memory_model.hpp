@@ -2,19 +2,8 @@
 #pragma once
 
 #include "engine/placement/epoch_cost.hpp"
-#include "engine/program/allocate.hpp"
 
 namespace atl {
-
-// Rows of a rank, by what they are.
-struct RowCounts {
-  RankRows held;
-  std::int64_t sent_forward = 0;
-  std::int64_t sent_backward = 0;
-  std::int64_t sent_rest = 0;  // forward, but for those that other ranks compute themselves
-};
-RowCounts row_counts(const PartitionQuality& partition, int rank,
-                     const Recomputation* recomputation = nullptr);
 
 // The memory that training takes on a rank, by what it is for.
 struct TrainingMemory {
@@ -25,7 +14,7 @@ struct TrainingMemory {
   std::int64_t total() const { return values + parameters + messages; }
 };
 // device_kind: "cpu" or "cuda".
-TrainingMemory training_memory(const TrainingPrograms& programs, const RowCounts& rows,
+TrainingMemory training_memory(const TrainingPrograms& programs, const RankCounts& counts,
                                const std::string& device_kind);
 
 // The data that a rank holds.
@@ -47,15 +36,15 @@ DataMemory data_memory(const DataCounts& counts);
 
 // The bytes of Trainer::bytes_needed() on a rank with this device: values, parameters and buffers
 // of exact exchange.
-double training_bytes(const TrainingPrograms& programs, const RowCounts& rows,
+double training_bytes(const TrainingPrograms& programs, const RankCounts& counts,
                       const Device& device);
 // The same with everything made anew.
 double training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers, int rank);
 // More than the part of that which the scopes of layer `layer` account for; -1: all other scopes,
-// and parameters. By rank, as `rows` are. Depends on the plan of this layer alone, so it can be
+// and parameters. By rank, as `counts` are. Depends on the plan of this layer alone, so it can be
 // kept.
 std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
-                                 std::span<const RowCounts> rows, const Topology& topology);
+                                 std::span<const RankCounts> counts, const Topology& topology);
 // The bytes of the shard of the rank: features, and the graph in both directions.
 double shard_bytes(const EpochSetting& setting, int rank);
 

@@ -24,7 +24,7 @@ constexpr std::int64_t kAnswerBytes = 8;
 constexpr std::int64_t kRatio = 4;
 
 std::int64_t sum(const std::vector<std::int64_t>& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  return std::reduce(sizes.begin(), sizes.end());
 }
 
 // Bytes per second of what a long transfer has more than a short one; where that is lost in noise,
@@ -39,10 +39,6 @@ double rate_between(double bytes, double seconds, double fewer_bytes, double few
 
 }  // namespace
 
-NetworkProbe::NetworkProbe(const Rank& rank, const std::vector<int>& host_of,
-                           const NetworkProbeOptions& options)
-    : rank_(rank), host_of_(host_of), options_(options) {}
-
 double NetworkProbe::of_rank(double value, int rank) {
   rank_.transport.broadcast(std::as_writable_bytes(std::span(&value, 1)), rank, kNetworkLabel);
   return value;
@@ -50,17 +46,16 @@ double NetworkProbe::of_rank(double value, int rank) {
 
 double NetworkProbe::echo_seconds(TimedTransfer& transfer, int from, int to, std::int64_t bytes) {
   const int rank = rank_.transport.rank();
-  Sizes there(host_of_.size(), 0);
-  Sizes back(host_of_.size(), 0);
-  Sizes none(host_of_.size(), 0);
+  Sizes there = none();
+  Sizes back = none();
   const int peer = rank == from ? to : from;
   if (rank == from || rank == to) {
     there[static_cast<std::size_t>(peer)] = bytes;
     back[static_cast<std::size_t>(peer)] = kAnswerBytes;
   }
   const SteadyTime start = steady_now();
-  transfer.post(rank == from ? there : none, rank == to ? there : none)->wait_all();
-  transfer.post(rank == to ? back : none, rank == from ? back : none)->wait_all();
+  transfer.post(rank == from ? there : none(), rank == to ? there : none())->wait_all();
+  transfer.post(rank == to ? back : none(), rank == from ? back : none())->wait_all();
   return rank == from ? seconds_since(start) : 0;
 }
 
@@ -97,9 +92,9 @@ Link NetworkProbe::measure_pair(TimedTransfer& transfer, int from, int to) {
   return link;
 }
 
-std::vector<Link> NetworkProbe::measure_pairs() {
-  std::vector<Link> links(host_of_.size() * host_of_.size());
-  std::vector<bool> measured(links.size(), false);
+void NetworkProbe::measure_pairs() {
+  topology_.links.assign(topology_.devices.size() * topology_.devices.size(), {});
+  std::vector<bool> measured(topology_.links.size(), false);
   TimedTransfer transfer(rank_, options_.largest_message + kAnswerBytes,
                          options_.largest_message + kAnswerBytes);
   // Distances in an order that soon has near and far ones, and every rank in each of them.
@@ -116,16 +111,15 @@ std::vector<Link> NetworkProbe::measure_pairs() {
         continue;
       }
       const int to = (from + distance) % ranks();
-      links[index(from, to)] = measure_pair(transfer, from, to);
-      measured[index(from, to)] = true;
+      topology_.link(from, to) = measure_pair(transfer, from, to);
+      measured[topology_.pair(from, to)] = true;
       spent = of_rank(seconds_since(start), 0);
     }
   }
-  if (skipped_pairs_ > 0) fill_skipped(links, measured);
-  return links;
+  if (skipped_pairs_ > 0) fill_skipped(measured);
 }
 
-void NetworkProbe::fill_skipped(std::vector<Link>& links, const std::vector<bool>& measured) const {
+void NetworkProbe::fill_skipped(const std::vector<bool>& measured) {
   struct Sum {
     Link link;
     double count = 0;
@@ -138,15 +132,9 @@ void NetworkProbe::fill_skipped(std::vector<Link>& links, const std::vector<bool
     return {level, level == 1 && host(from) == host(to), 0};
   };
   std::map<Key, Sum> sums;
-  const auto for_each_pair = [&](bool of_measured, const auto& body) {
-    for (int from = 0; from < ranks(); ++from) {
-      for (int to = 0; to < ranks(); ++to) {
-        if (from != to && measured[index(from, to)] == of_measured) body(from, to);
-      }
-    }
-  };
-  for_each_pair(true, [&](int from, int to) {
-    const Link& link = links[index(from, to)];
+  topology_.for_each_pair([&](int from, int to) {
+    if (!measured[topology_.pair(from, to)]) return;
+    const Link& link = topology_.link(from, to);
     for (int level = 0; level < kLevels; ++level) {
       Sum& sum = sums[key(level, from, to)];
       sum.link.latency_s += link.latency_s;
@@ -154,19 +142,20 @@ void NetworkProbe::fill_skipped(std::vector<Link>& links, const std::vector<bool
       sum.count += 1;
     }
   });
-  for_each_pair(false, [&](int from, int to) {
+  topology_.for_each_pair([&](int from, int to) {
+    if (measured[topology_.pair(from, to)]) return;
     for (int level = 0; level < kLevels; ++level) {
       const auto found = sums.find(key(level, from, to));
       if (found == sums.end()) continue;
       const auto& [link, count] = found->second;
-      links[index(from, to)] = {link.latency_s / count, link.bytes_per_s / count};
+      topology_.link(from, to) = {link.latency_s / count, link.bytes_per_s / count};
       break;
     }
   });
 }
 
 NetworkProbe::Sizes NetworkProbe::packets(std::int64_t bytes, bool within_hosts) const {
-  Sizes sizes(host_of_.size(), bytes);
+  Sizes sizes(topology_.devices.size(), bytes);
   for (int rank = 0; rank < ranks(); ++rank) {
     const bool same_host = host(rank) == host(rank_.transport.rank());
     if (rank == rank_.transport.rank() || (same_host && !within_hosts)) {
@@ -176,80 +165,65 @@ NetworkProbe::Sizes NetworkProbe::packets(std::int64_t bytes, bool within_hosts)
   return sizes;
 }
 
-double NetworkProbe::exchange_seconds(const std::vector<Link>& links,
-                                      const std::vector<Host>& hosts, bool within_hosts) const {
-  std::vector<double> out(hosts.size(), 0.0);
-  std::vector<double> in(hosts.size(), 0.0);
+double NetworkProbe::exchange_seconds(bool within_hosts) const {
+  CardLoad cards(topology_);
+  std::vector<double> inside(topology_.devices.size(), 0.0);  // by sender
   double longest = 0;
-  for (int from = 0; from < ranks(); ++from) {
-    double inside = 0;
-    for (int to = 0; to < ranks(); ++to) {
-      if (from == to) continue;
-      const double seconds = 1 / links[index(from, to)].bytes_per_s;
-      if (host(from) == host(to)) {
-        if (within_hosts) inside += seconds;
-        continue;
-      }
+  topology_.for_each_pair([&](int from, int to) {
+    const double seconds = 1 / topology_.link(from, to).bytes_per_s;
+    if (cards.add(from, to, 1)) {
       longest = std::max(longest, seconds);
-      out[static_cast<std::size_t>(host(from))] += 1;
-      in[static_cast<std::size_t>(host(to))] += 1;
+    } else if (within_hosts) {
+      inside[static_cast<std::size_t>(from)] += seconds;
     }
-    longest = std::max(longest, inside);
-  }
-  for (std::size_t h = 0; h < hosts.size(); ++h) {
-    longest = std::max(
-        {longest, out[h] / hosts[h].send_bytes_per_s, in[h] / hosts[h].receive_bytes_per_s});
-  }
-  return longest;
+  });
+  return std::max({longest, std::ranges::max(inside), cards.seconds()});
 }
 
-void NetworkProbe::set_best_pairs(const std::vector<Link>& links, std::vector<Host>& hosts) const {
-  for (Host& host : hosts) host.send_bytes_per_s = host.receive_bytes_per_s = 0;
-  for (int from = 0; from < ranks(); ++from) {
-    for (int to = 0; to < ranks(); ++to) {
-      if (host(from) == host(to)) continue;
-      const double rate = links[index(from, to)].bytes_per_s;
-      double& send = hosts[static_cast<std::size_t>(host(from))].send_bytes_per_s;
-      double& receive = hosts[static_cast<std::size_t>(host(to))].receive_bytes_per_s;
-      send = std::max(send, rate);
-      receive = std::max(receive, rate);
-    }
-  }
+void NetworkProbe::set_best_pairs() {
+  for (Host& host : topology_.hosts) host.send_bytes_per_s = host.receive_bytes_per_s = 0;
+  topology_.for_each_pair([&](int from, int to) {
+    if (host(from) == host(to)) return;
+    const double rate = topology_.link(from, to).bytes_per_s;
+    double& send = topology_.hosts[static_cast<std::size_t>(host(from))].send_bytes_per_s;
+    double& receive = topology_.hosts[static_cast<std::size_t>(host(to))].receive_bytes_per_s;
+    send = std::max(send, rate);
+    receive = std::max(receive, rate);
+  });
 }
 
-NetworkProbe::HostTimes NetworkProbe::all_at_once(TimedTransfer& transfer, std::int64_t bytes,
-                                                  std::size_t hosts) {
+NetworkProbe::HostTimes NetworkProbe::all_at_once(TimedTransfer& transfer, std::int64_t bytes) {
   const Sizes sizes = packets(bytes, false);
   const std::vector<double> arrivals = transfer.time(sizes, sizes);
-  std::vector<double> seconds(host_of_.size() * host_of_.size(), 0.0);
+  std::vector<double> seconds(topology_.links.size(), 0.0);
   for (int from = 0; from < ranks(); ++from) {
-    seconds[index(from, rank_.transport.rank())] = arrivals[static_cast<std::size_t>(from)];
+    seconds[topology_.pair(from, rank_.transport.rank())] =
+        arrivals[static_cast<std::size_t>(from)];
   }
   rank_.transport.all_reduce(std::span(seconds), kNetworkLabel);
-  HostTimes last{std::vector<double>(hosts, 0.0), std::vector<double>(hosts, 0.0)};
-  for (int from = 0; from < ranks(); ++from) {
-    for (int to = 0; to < ranks(); ++to) {
-      double& sent = last.sent[static_cast<std::size_t>(host(from))];
-      double& received = last.received[static_cast<std::size_t>(host(to))];
-      sent = std::max(sent, seconds[index(from, to)]);
-      received = std::max(received, seconds[index(from, to)]);
-    }
-  }
+  const std::vector<double> zeros(topology_.hosts.size(), 0.0);
+  HostTimes last{zeros, zeros};
+  topology_.for_each_pair([&](int from, int to) {
+    double& sent = last.sent[static_cast<std::size_t>(host(from))];
+    double& received = last.received[static_cast<std::size_t>(host(to))];
+    sent = std::max(sent, seconds[topology_.pair(from, to)]);
+    received = std::max(received, seconds[topology_.pair(from, to)]);
+  });
   return last;
 }
 
-void NetworkProbe::measure_hosts(const std::vector<Link>& links, std::vector<Host>& hosts) {
+void NetworkProbe::measure_hosts() {
+  std::vector<Host>& hosts = topology_.hosts;
   if (hosts.size() == 1) {
     hosts[0].send_bytes_per_s = std::numeric_limits<double>::infinity();
     hosts[0].receive_bytes_per_s = std::numeric_limits<double>::infinity();
     return;
   }
-  set_best_pairs(links, hosts);    // what packets should be as large as
+  set_best_pairs();                // what packets should be as large as
   constexpr double kMessages = 5;  // as long as a message between two: the slope has less noise
   constexpr std::int64_t kLeast = 16 << 10;
   constexpr int kRepetitions = 3;
-  const double wanted =
-      kMessages * options_.message_seconds / exchange_seconds(links, hosts, false);
+  const double wanted = kMessages * options_.message_seconds / exchange_seconds(false);
   const std::int64_t bytes =
       std::min(options_.largest_message,
                std::max(kLeast, static_cast<std::int64_t>(std::min(
@@ -259,11 +233,11 @@ void NetworkProbe::measure_hosts(const std::vector<Link>& links, std::vector<Hos
   std::vector<HostTimes> longs;
   std::vector<HostTimes> shorts;
   for (int repetition = 0; repetition < kRepetitions; ++repetition) {
-    longs.push_back(all_at_once(transfer, bytes, hosts.size()));
-    shorts.push_back(all_at_once(transfer, bytes / kRatio, hosts.size()));
+    longs.push_back(all_at_once(transfer, bytes));
+    shorts.push_back(all_at_once(transfer, bytes / kRatio));
   }
   for (std::size_t h = 0; h < hosts.size(); ++h) {
-    const auto inside = std::ranges::count(host_of_, static_cast<int>(h));
+    const auto inside = std::ranges::count(topology_.devices, static_cast<int>(h), &Device::host);
     const auto pairs = static_cast<double>(inside * (ranks() - inside));
     const auto limit = [&](std::vector<double> HostTimes::*times, double best_pair) {
       const auto middle = [&](const std::vector<HostTimes>& samples) {
@@ -335,19 +309,18 @@ ProgressCost progress_cost(const ProgressSample& alone, const ProgressSample& po
 }
 
 bool NetworkProbe::shares_process() {
-  std::vector<std::int64_t> processes(host_of_.size(), 0);
+  std::vector<std::int64_t> processes(topology_.devices.size(), 0);
   const auto rank = static_cast<std::size_t>(rank_.transport.rank());
   processes[rank] = ::getpid();
   rank_.transport.all_reduce(std::span(processes), kProgressLabel);
   for (std::size_t r = 0; r < processes.size(); ++r) {
-    if (r != rank && host_of_[r] == host_of_[rank] && processes[r] == processes[rank]) return true;
+    const bool same_host = topology_.devices[r].host == topology_.devices[rank].host;
+    if (r != rank && same_host && processes[r] == processes[rank]) return true;
   }
   return false;
 }
 
-ProgressCost NetworkProbe::measure_progress(const std::vector<Link>& links,
-                                            const std::vector<Host>& hosts, KernelProbe& kernels,
-                                            std::int64_t columns) {
+ProgressCost NetworkProbe::measure_progress(KernelProbe& kernels, std::int64_t columns) {
   if (ranks() == 1) return {};
   // Segments in turn. A segment is as long as the usual period of a processor quota, see
   // measure_rate; packets take most of one.
@@ -357,12 +330,12 @@ ProgressCost NetworkProbe::measure_progress(const std::vector<Link>& links,
   constexpr double kMessageShare = 0.7;
   const double segment = std::min(kSegment, options_.progress_seconds / kSegments);
   const auto rounds = static_cast<int>(options_.progress_seconds / (kSegments * segment));
-  const double wanted = kMessageShare * segment / exchange_seconds(links, hosts, true);
+  const double wanted = kMessageShare * segment / exchange_seconds(true);
   const auto bytes = std::max<std::int64_t>(
       1,
       static_cast<std::int64_t>(std::min(wanted, static_cast<double>(options_.largest_message))));
   const Sizes sizes = packets(bytes, true);
-  const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  const std::int64_t total = sum(sizes);
   TimedTransfer transfer(rank_, total, total);
   // A device computes on processors of its own, and a process of several ranks can't say whose
   // time it took.
@@ -372,8 +345,8 @@ ProgressCost NetworkProbe::measure_progress(const std::vector<Link>& links,
     const int kind = k % kSegments;
     ProgressSample& sample = samples[static_cast<std::size_t>(kind)];
     const bool second = kind == kSecondWait;
-    Sizes sends(host_of_.size(), 0);
-    Sizes receives(host_of_.size(), 0);
+    Sizes sends = none();
+    Sizes receives = none();
     if (kind == kBeside) sends = receives = sizes;
     if (kind == kFirstWait || kind == kSecondWait) {
       const int rank = rank_.transport.rank();
@@ -415,14 +388,12 @@ constexpr double kClearlyFaster = 2;
 
 struct HostPairs {
   const std::vector<int>& members;  // ranks of one host
-  const std::vector<Link>& links;
-  std::size_t ranks;
+  const Topology& topology;
 
   // The rate of the slower direction.
   double rate(std::size_t i, std::size_t j) const {
-    const auto a = static_cast<std::size_t>(members[i]);
-    const auto b = static_cast<std::size_t>(members[j]);
-    return std::min(links[a * ranks + b].bytes_per_s, links[b * ranks + a].bytes_per_s);
+    return std::min(topology.link(members[i], members[j]).bytes_per_s,
+                    topology.link(members[j], members[i]).bytes_per_s);
   }
 
   template <typename Body>
@@ -472,25 +443,23 @@ std::vector<std::size_t> groups_of(const HostPairs& pairs) {
 
 }  // namespace
 
-std::vector<int> find_islands(const std::vector<int>& host_of, const std::vector<Link>& links) {
+void find_islands(Topology& topology) {
   std::map<int, std::vector<int>> members_of;
-  for (std::size_t rank = 0; rank < host_of.size(); ++rank) {
-    members_of[host_of[rank]].push_back(static_cast<int>(rank));
+  for (int rank = 0; rank < topology.ranks(); ++rank) {
+    members_of[topology.device(rank).host].push_back(rank);
   }
-  std::vector<int> lowest(host_of.size());  // rank of each rank's island
+  std::vector<int> lowest(topology.devices.size());  // rank of each rank's island
   for (const auto& [host, members] : members_of) {
-    const std::vector<std::size_t> group = groups_of({members, links, host_of.size()});
+    const std::vector<std::size_t> group = groups_of({members, topology});
     for (std::size_t i = 0; i < members.size(); ++i) {
       lowest[static_cast<std::size_t>(members[i])] = members[group[i]];
     }
   }
-  std::vector<int> islands(host_of.size());
   int next = 0;
-  for (std::size_t rank = 0; rank < host_of.size(); ++rank) {
+  for (std::size_t rank = 0; rank < lowest.size(); ++rank) {
     const auto first = static_cast<std::size_t>(lowest[rank]);
-    islands[rank] = first == rank ? next++ : islands[first];
+    topology.devices[rank].island = first == rank ? next++ : topology.devices[first].island;
   }
-  return islands;
 }
 
 }  // namespace atl

@@ -45,26 +45,26 @@ ProgressCost progress_cost(const ProgressSample& alone, const ProgressSample& po
 // All functions are collective, with the same result on every rank.
 class NetworkProbe {
  public:
-  // host_of: the host of every rank, numbered from 0. Everything must outlive the probe.
-  NetworkProbe(const Rank& rank, const std::vector<int>& host_of,
-               const NetworkProbeOptions& options);
+  // topology: says on which host every rank is, and gets what is measured. It and `rank` must
+  // outlive the probe.
+  NetworkProbe(const Rank& rank, Topology& topology, const NetworkProbeOptions& options)
+      : rank_(rank), topology_(topology), options_(options) {}
 
-  // Every ordered pair alone, one after another: [from * ranks + to]. Latency is half the time of
-  // 8 bytes there and back, bytes_per_s the slope between two sizes, so that what a card lets pass
-  // at once after a pause does not count.
-  std::vector<Link> measure_pairs();
+  // Links: every ordered pair alone, one after another. Latency is half the time of 8 bytes there
+  // and back, bytes_per_s the slope between two sizes, so that what a card lets pass at once after
+  // a pause does not count.
+  void measure_pairs();
   // Pairs that measure_pairs() had no time for.
   int skipped_pairs() const { return skipped_pairs_; }
 
-  // Fills the limits of `hosts`: what left or reached each host per second while all ranks sent to
+  // Limits of hosts, from links: what left or reached each host per second while all ranks sent to
   // all ranks of other hosts, or what one pair reached alone if that is clearly more. No limit with
   // one host.
-  void measure_hosts(const std::vector<Link>& links, std::vector<Host>& hosts);
+  void measure_hosts();
 
   // The time that messages take from this rank's computing: SpMM alone against SpMM beside a
   // message that does not come, and beside messages between all ranks. This rank's own result.
-  ProgressCost measure_progress(const std::vector<Link>& links, const std::vector<Host>& hosts,
-                                KernelProbe& kernels, std::int64_t columns);
+  ProgressCost measure_progress(KernelProbe& kernels, std::int64_t columns);
 
  private:
   using Sizes = std::vector<std::int64_t>;
@@ -73,40 +73,37 @@ class NetworkProbe {
   // come; on rank `from`, else 0.
   double echo_seconds(TimedTransfer& transfer, int from, int to, std::int64_t bytes);
   Link measure_pair(TimedTransfer& transfer, int from, int to);
-  void fill_skipped(std::vector<Link>& links, const std::vector<bool>& measured) const;
+  void fill_skipped(const std::vector<bool>& measured);
   // By host: seconds until the last packet from it, and to it, had come.
   struct HostTimes {
     std::vector<double> sent;
     std::vector<double> received;
   };
   // All ranks send packets of `bytes` to all ranks of other hosts.
-  HostTimes all_at_once(TimedTransfer& transfer, std::int64_t bytes, std::size_t hosts);
+  HostTimes all_at_once(TimedTransfer& transfer, std::int64_t bytes);
   // Gives hosts what their best pair shows that they can do.
-  void set_best_pairs(const std::vector<Link>& links, std::vector<Host>& hosts) const;
+  void set_best_pairs();
   // About what packets of one byte between all pairs take (s/byte).
-  double exchange_seconds(const std::vector<Link>& links, const std::vector<Host>& hosts,
-                          bool within_hosts) const;
+  double exchange_seconds(bool within_hosts) const;
   // Packets of `bytes` to every other rank, of other hosts only unless `within_hosts`.
   Sizes packets(std::int64_t bytes, bool within_hosts) const;
   double of_rank(double value, int rank);
   // Other ranks are threads of this process.
   bool shares_process();
 
-  int ranks() const { return static_cast<int>(host_of_.size()); }
-  std::size_t index(int from, int to) const {
-    return static_cast<std::size_t>(from) * host_of_.size() + static_cast<std::size_t>(to);
-  }
-  int host(int rank) const { return host_of_[static_cast<std::size_t>(rank)]; }
+  int ranks() const { return topology_.ranks(); }
+  int host(int rank) const { return topology_.device(rank).host; }
+  Sizes none() const { return Sizes(topology_.devices.size(), 0); }
 
   const Rank& rank_;
-  const std::vector<int>& host_of_;
+  Topology& topology_;
   NetworkProbeOptions options_;
   int skipped_pairs_ = 0;
 };
 
 // Groups the ranks of each host whose links are clearly faster, by two times at least, than those
 // to the host's other ranks; a host without such groups is one island. Islands are numbered by
-// their lowest rank. links: [from * ranks + to].
-std::vector<int> find_islands(const std::vector<int>& host_of, const std::vector<Link>& links);
+// their lowest rank.
+void find_islands(Topology& topology);
 
 }  // namespace atl

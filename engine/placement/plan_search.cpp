@@ -64,7 +64,7 @@ SearchResult search_plan(PlanSpace& space, const PlanRequest& request) {
     found.cost = found.start = space.evaluate(found.choice);
     found.evaluations = 1;
   } else {
-    found = make_search_strategy(name)->search(space, request.options);
+    found = search(name, space, request.options);
   }
   if (found.cost.missing_bytes > 0) {
     fail(ErrorKind::kMemory,

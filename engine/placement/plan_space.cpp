@@ -209,15 +209,15 @@ double PlanSpace::missing_bytes(std::span<const int> choice, std::span<const Lay
 }
 
 double PlanSpace::sum_of_missing_bytes(std::span<const int> choice,
-                                       std::span<const LayerPlan> planned) const {
+                                       std::span<const LayerPlan> planned) {
   double missing = 0;
   const TrainingPrograms programs(planned_model(model_, planned));
+  const auto counts = costs_.counts(cut(choice).quality, choice[0], recomputation_of(planned));
   for (int rank = 0; rank < topology_.ranks(); ++rank) {
-    const Device& device = topology_.devices[static_cast<std::size_t>(rank)];
-    const Recomputation* const recomputation = recomputation_of(planned).get();
-    const RowCounts rows = row_counts(cut(choice).quality, rank, recomputation);
+    const auto r = static_cast<std::size_t>(rank);
+    const Device& device = topology_.devices[r];
     const double needed =
-        training_bytes(programs, rows, device) + shard_bytes(setting(choice), rank);
+        training_bytes(programs, counts[r], device) + shard_bytes(setting(choice), rank);
     missing += std::max(0.0, needed - device.memory_bytes);
   }
   return missing;
@@ -238,12 +238,9 @@ bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPl
                     : programs_.of(algebra_[static_cast<std::size_t>(layer)]
                                            [static_cast<std::size_t>(memory_key_.orders[0])],
                                    memory_key_.recomputation != nullptr);
-      std::vector<RowCounts> rows;
-      rows.reserve(bound_.size());
-      for (int rank = 0; rank < topology_.ranks(); ++rank) {
-        rows.push_back(row_counts(cut(choice).quality, rank, memory_key_.recomputation.get()));
-      }
-      bytes = bytes_bounds(programs, layer, rows, topology_);
+      bytes = bytes_bounds(programs, layer,
+                           costs_.counts(cut(choice).quality, choice[0], memory_key_.recomputation),
+                           topology_);
       for (int rank = 0; layer < 0 && rank < topology_.ranks(); ++rank) {
         bytes[static_cast<std::size_t>(rank)] += shard_bytes(setting(choice), rank);
       }

@@ -81,8 +81,7 @@ class PlanSpace final : public SearchSpace {
   // By how much training and shards exceed the memory of ranks.
   double missing_bytes(std::span<const int> choice, std::span<const LayerPlan> planned);
   // The same, by laying out the programs.
-  double sum_of_missing_bytes(std::span<const int> choice,
-                              std::span<const LayerPlan> planned) const;
+  double sum_of_missing_bytes(std::span<const int> choice, std::span<const LayerPlan> planned);
   // True if every rank has room for more than training can need.
   bool fits_surely(std::span<const int> choice, std::span<const LayerPlan> planned);
   EpochSetting setting(std::span<const int> choice) const;

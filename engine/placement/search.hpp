@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,19 +33,15 @@ class SearchSpace {
 };
 
 // Probabilities of the options of `decision` when those before it are chosen; sum 1.
-class Prior {
- public:
-  virtual ~Prior() = default;
-  virtual std::vector<double> probabilities(SearchSpace& space, std::span<const int> chosen,
-                                            int decision) = 0;
-};
-std::unique_ptr<Prior> make_uniform_prior();
+using Prior = std::function<std::vector<double>(SearchSpace& space, std::span<const int> chosen,
+                                                int decision)>;
+std::vector<double> uniform_prior(SearchSpace& space, std::span<const int> chosen, int decision);
 
 struct SearchOptions {
   int evaluations = 500;  // at most; the start counts
   double seconds = 0;     // at most; 0: no limit
   std::uint64_t seed = 1;
-  Prior* prior = nullptr;  // mcts: null is uniform
+  Prior prior = {};  // mcts: empty is uniform
 };
 
 struct SearchStep {
@@ -62,16 +58,10 @@ struct SearchResult {
   std::vector<SearchStep> improvements;
 };
 
-class SearchStrategy {
- public:
-  virtual ~SearchStrategy() = default;
-  virtual SearchResult search(SearchSpace& space, const SearchOptions& options) const = 0;
-};
-
 // "exhaustive", "random", "greedy", "mcmc", "mcts".
 std::vector<std::string> search_strategies();
-// Throws Error{kOption} listing the valid names.
-std::unique_ptr<SearchStrategy> make_search_strategy(const std::string& name);
+// Searches by the strategy of that name. Throws Error{kOption} listing the valid names.
+SearchResult search(const std::string& name, SearchSpace& space, const SearchOptions& options);
 
 // True if `a` is better than `b`: what fits before what does not, then less missing, then faster.
 bool is_better(const PlanCost& a, const PlanCost& b);

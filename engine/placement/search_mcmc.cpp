@@ -71,15 +71,10 @@ class Walk {
   int steps_ = 0;  // of a cycle
 };
 
-class McmcSearch final : public SearchStrategy {
- public:
-  SearchResult search(SearchSpace& space, const SearchOptions& options) const override {
-    return Walk(space, options).search();
-  }
-};
-
 }  // namespace
 
-std::unique_ptr<SearchStrategy> make_mcmc_search() { return std::make_unique<McmcSearch>(); }
+SearchResult search_by_walk(SearchSpace& space, const SearchOptions& options) {
+  return Walk(space, options).search();
+}
 
 }  // namespace atl

@@ -37,13 +37,10 @@ struct Node {
 class Tree {
  public:
   Tree(SearchSpace& space, const SearchOptions& options)
-      : space_(space),
-        state_(space, options),
-        prior_(options.prior),
-        uniform_(make_uniform_prior()) {}
+      : space_(space), state_(space, options), prior_(options.prior) {}
 
   SearchResult search() {
-    bool goes_on = prior_ == nullptr || state_.evaluate(most_probable()).has_value();
+    bool goes_on = !prior_ || state_.evaluate(most_probable()).has_value();
     const int root = add_node({});
     if (goes_on) goes_on = visit({root}, {});
     while (goes_on && !nodes_[root].closed && !state_.complete()) goes_on = grow();
@@ -75,8 +72,7 @@ class Tree {
     Node node;
     const int decision = static_cast<int>(chosen.size());
     if (decision < space_.decisions()) {
-      node.prior =
-          prior_ == nullptr ? uniform_->probabilities(space_, chosen, decision) : prior_of(chosen);
+      node.prior = prior_ ? prior_of(chosen) : uniform_prior(space_, chosen, decision);
       node.children.assign(node.prior.size(), -1);
     } else {
       node.closed = true;
@@ -179,7 +175,7 @@ class Tree {
 
   // As often as the prior has it; so a decision that has what the prior points to seldom moves.
   int draw_by_prior(const std::vector<int>& choice, int d) {
-    if (prior_ == nullptr || state_.draws().unit() < kUniformDraws) {
+    if (!prior_ || state_.draws().unit() < kUniformDraws) {
       return draw_other_option(space_, state_, choice, d);
     }
     const std::vector<double>& prior = prior_of({choice.begin(), choice.begin() + d});
@@ -197,7 +193,7 @@ class Tree {
     const auto found = priors_.find(chosen);
     if (found != priors_.end()) return found->second;
     const int decision = static_cast<int>(chosen.size());
-    std::vector<double> prior = prior_->probabilities(space_, chosen, decision);
+    std::vector<double> prior = prior_(space_, chosen, decision);
     ATOLL_ASSERT(static_cast<int>(prior.size()) == space_.options(decision));
     return priors_.emplace(chosen, std::move(prior)).first->second;
   }
@@ -207,21 +203,15 @@ class Tree {
 
   SearchSpace& space_;
   SearchState state_;
-  Prior* prior_;  // null: uniform
-  std::unique_ptr<Prior> uniform_;
+  const Prior& prior_;                                      // empty: uniform
   std::map<std::vector<int>, std::vector<double>> priors_;  // of prior_, by what is chosen before
   std::vector<Node> nodes_;                                 // the root first
 };
 
-class MctsSearch final : public SearchStrategy {
- public:
-  SearchResult search(SearchSpace& space, const SearchOptions& options) const override {
-    return Tree(space, options).search();
-  }
-};
-
 }  // namespace
 
-std::unique_ptr<SearchStrategy> make_mcts_search() { return std::make_unique<MctsSearch>(); }
+SearchResult search_by_tree(SearchSpace& space, const SearchOptions& options) {
+  return Tree(space, options).search();
+}
 
 }  // namespace atl

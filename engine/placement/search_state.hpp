@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -56,10 +55,8 @@ class SearchState {
   std::vector<SearchStep> improvements_;  // the start first
 };
 
-std::unique_ptr<SearchStrategy> make_exhaustive_search();
-std::unique_ptr<SearchStrategy> make_random_search();
-std::unique_ptr<SearchStrategy> make_greedy_search();
-std::unique_ptr<SearchStrategy> make_mcmc_search();
-std::unique_ptr<SearchStrategy> make_mcts_search();
+// "mcmc" and "mcts".
+SearchResult search_by_walk(SearchSpace& space, const SearchOptions& options);
+SearchResult search_by_tree(SearchSpace& space, const SearchOptions& options);
 
 }  // namespace atl

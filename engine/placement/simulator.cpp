@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <tuple>
 
@@ -12,7 +11,6 @@ namespace atl {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 // The least speed that transfers leave to computing.
 constexpr double kLeastSpeed = 0.05;
 
@@ -44,7 +42,7 @@ void Simulator::sort_into_streams() {
         if (stream == next) {
           shares_.add(flow, 0);
           for (const int rank : {from, to}) {
-            const int host = topology_.devices[static_cast<std::size_t>(rank)].host;
+            const int host = topology_.device(rank).host;
             host_streams_[static_cast<std::size_t>(host)].push_back(stream);
           }
         }
@@ -201,7 +199,9 @@ void Simulator::finish(TaskId id) {
   times_.end_s[t] = now_s_;
   const SimTask& task = graph_->task(id);
   if (task.kind == TaskKind::kCompute) {
-    computing_[static_cast<std::size_t>(task.rank)].task = -1;
+    Computing& computing = computing_[static_cast<std::size_t>(task.rank)];
+    computing.task = -1;
+    computing.end_s = kNever;
     start_computing(task.rank);
   }
   for (std::int32_t s = successor_begin_[t]; s < successor_begin_[t + 1]; ++s) {
@@ -244,15 +244,14 @@ void Simulator::update_speeds() {
     own_work.since_s = now_s_;
     const double polling = under_way_[r] > 0 ? device.polling_share : 0;
     own_work.speed = std::max(1 - polling - device.progress_s_per_byte * bytes_per_s, kLeastSpeed);
+    if (own_work.task < 0) continue;
     own_work.end_s = now_s_ + std::max(own_work.left_s, 0.0) / own_work.speed;
   }
 }
 
 double Simulator::next_event_s() const {
   double next = timers_.empty() ? stream_end_s_ : std::min(stream_end_s_, timers_.top().at);
-  for (const Computing& computing : computing_) {
-    if (computing.task >= 0) next = std::min(next, computing.end_s);
-  }
+  for (const Computing& computing : computing_) next = std::min(next, computing.end_s);
   return next;
 }
 
@@ -269,31 +268,35 @@ void Simulator::advance_streams() {
 void Simulator::end_transfers() {
   advance_streams();
   rates_stale_ = true;
-  std::size_t kept = 0;
-  for (const std::int32_t i : active_) {
+  const double same = same_s();
+  std::erase_if(active_, [&](std::int32_t i) {
     Stream& stream = streams_[static_cast<std::size_t>(i)];
     // Bytes served add up over the epoch, and so does their rounding.
-    const double served = stream.served * (1 + 1e-14) + same_s() * stream.rate;
-    while (!stream.ends.empty() && stream.ends.top().early <= served) {
-      const TaskId task = stream.ends.top().task;
-      count_transfer(graph_->task(task), -1);
-      ended_.push_back(task);
-      stream.ends.pop();
-    }
-    if (!stream.ends.empty()) active_[kept++] = i;
+    const double served = stream.served * (1 + 1e-14) + same * stream.rate;
+    if (stream.ends.top().early > served) return false;
+    end_transfers(stream, served);
+    return stream.ends.empty();
+  });
+}
+
+void Simulator::end_transfers(Stream& stream, double served) {
+  while (!stream.ends.empty() && stream.ends.top().early <= served) {
+    const TaskId task = stream.ends.top().task;
+    count_transfer(graph_->task(task), -1);
+    ended_.push_back(task);
+    stream.ends.pop();
   }
-  active_.resize(kept);
 }
 
 void Simulator::advance(double to_s) {
   now_s_ = to_s;
+  const double until = now_s_ + same_s();
   ended_.clear();
   for (const Computing& computing : computing_) {
-    if (computing.task >= 0 && computing.end_s <= now_s_ + same_s())
-      ended_.push_back(computing.task);
+    if (computing.end_s <= until) ended_.push_back(computing.task);
   }
-  if (stream_end_s_ <= now_s_ + same_s()) end_transfers();
-  while (!timers_.empty() && timers_.top().at <= now_s_ + same_s()) {
+  if (stream_end_s_ <= until) end_transfers();
+  while (!timers_.empty() && timers_.top().at <= until) {
     const Timer timer = timers_.top();
     timers_.pop();
     if (!timer.ends) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "engine/placement/fair_shares.hpp"
@@ -30,13 +31,14 @@ class Simulator {
   const TaskTimes& run(const TaskGraph& graph);
 
  private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
   // The task that a rank is at.
   struct Computing {
-    TaskId task = -1;   // -1: it waits
+    TaskId task = -1;   // -1: it waits, and end_s is kNever
     double left_s = 0;  // alone, at `since_s`
     double since_s = 0;
     double speed = 1;
-    double end_s = 0;  // at this speed
+    double end_s = kNever;  // at this speed
   };
   // When something happens to a task: its transfer starts, or it ends.
   struct Timer {
@@ -84,6 +86,7 @@ class Simulator {
   void count_transfer(const SimTask& task, int change);
   void advance_streams();
   void end_transfers();
+  void end_transfers(Stream& stream, double served);
   void update_rates();
   void update_speeds();
   double next_event_s() const;
@@ -113,7 +116,7 @@ class Simulator {
   std::vector<std::int32_t> stream_of_;   // by pair of ranks; -1: inside a host
   std::vector<std::vector<std::int32_t>> host_streams_;  // by host: those that pass its card
   std::vector<Stream> streams_;
-  std::vector<std::int32_t> active_;  // streams with transfers under way
+  std::vector<std::int32_t> active_;  // streams with transfers under way, in `ends`
   double streams_at_s_ = 0;           // when their `served` was brought up to date
   double stream_end_s_ = 0;           // when the first of their transfers ends
   // Transfers of each rank, [rank * streams + stream], bytes/s inside its host, and how many there

@@ -34,11 +34,8 @@ class Costs {
 
   double latency() const {
     double most = 0;
-    for (int from = 0; from < ranks_; ++from) {
-      for (int to = 0; to < ranks_; ++to) {
-        if (from != to) most = std::max(most, topology_.link(from, to).latency_s);
-      }
-    }
+    topology_.for_each_pair(
+        [&](int from, int to) { most = std::max(most, topology_.link(from, to).latency_s); });
     return most;
   }
 
@@ -84,11 +81,7 @@ class Costs {
   template <typename Bytes>
   double step_seconds(const Bytes& bytes) const {
     StepLoad load(topology_, /*counts_latency=*/false);
-    for (int from = 0; from < ranks_; ++from) {
-      for (int to = 0; to < ranks_; ++to) {
-        if (from != to) load.send(from, to, bytes(from, to));
-      }
-    }
+    topology_.for_each_pair([&](int from, int to) { load.send(from, to, bytes(from, to)); });
     return load.seconds();
   }
 

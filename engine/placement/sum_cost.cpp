@@ -11,18 +11,7 @@ namespace atl {
 void StepLoad::send(int from, int to, double bytes) {
   const Link& link = topology_.link(from, to);
   slowest_ = std::max(slowest_, (counts_latency_ ? link.latency_s : 0) + bytes / link.bytes_per_s);
-  if (host(from) == host(to)) return;
-  sent_[host(from)] += bytes;
-  received_[host(to)] += bytes;
-}
-
-double StepLoad::seconds() const {
-  double result = slowest_;
-  for (std::size_t h = 0; h < sent_.size(); ++h) {
-    result = std::max({result, sent_[h] / topology_.hosts[h].send_bytes_per_s,
-                       received_[h] / topology_.hosts[h].receive_bytes_per_s});
-  }
-  return result;
+  cards_.add(from, to, bytes);
 }
 
 namespace {
@@ -32,7 +21,7 @@ namespace {
 std::vector<std::vector<int>> groups_by(const Topology& topology, int Device::*place) {
   std::map<int, std::vector<int>> by_place;
   for (int rank = 0; rank < topology.ranks(); ++rank) {
-    by_place[topology.devices[static_cast<std::size_t>(rank)].*place].push_back(rank);
+    by_place[topology.device(rank).*place].push_back(rank);
   }
   std::vector<std::vector<int>> groups;
   for (const auto& [name, ranks] : by_place) groups.push_back(ranks);
@@ -49,11 +38,8 @@ double sum_seconds(const Topology& topology, double bytes, const SumRoute& route
   // blocks.
   if (route.is_all_reduce()) {
     StepLoad load(topology);
-    for (int from = 0; from < topology.ranks(); ++from) {
-      for (int to = 0; to < topology.ranks(); ++to) {
-        if (from != to) load.send(from, to, bytes / topology.ranks());
-      }
-    }
+    topology.for_each_pair(
+        [&](int from, int to) { load.send(from, to, bytes / topology.ranks()); });
     return 2 * load.seconds();
   }
   std::vector<StepLoad> loads;

@@ -1,6 +1,8 @@
 // The time of sums of gradients over all ranks by the routes that a plan may choose.
 #pragma once
 
+#include <algorithm>
+
 #include "engine/placement/topology.hpp"
 #include "partition/sum_route.hpp"
 
@@ -11,25 +13,17 @@ class StepLoad {
  public:
   // counts_latency: of the links' messages.
   explicit StepLoad(const Topology& topology, bool counts_latency = true)
-      : topology_(topology),
-        counts_latency_(counts_latency),
-        sent_(topology.hosts.size(), 0),
-        received_(topology.hosts.size(), 0) {}
+      : topology_(topology), counts_latency_(counts_latency), cards_(topology) {}
 
   void send(int from, int to, double bytes);
   // Until the slowest link or card has moved all.
-  double seconds() const;
+  double seconds() const { return std::max(slowest_, cards_.seconds()); }
 
  private:
-  std::size_t host(int rank) const {
-    return static_cast<std::size_t>(topology_.devices[static_cast<std::size_t>(rank)].host);
-  }
-
   const Topology& topology_;
   bool counts_latency_;
   double slowest_ = 0;
-  std::vector<double> sent_;  // by host, to other hosts
-  std::vector<double> received_;
+  CardLoad cards_;
 };
 
 // Sum over all ranks of `bytes` on each, of f32 but where all-reduced; steps follow one another,

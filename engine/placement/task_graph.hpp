@@ -42,7 +42,11 @@ class TaskGraph {
   const SimTask& task(TaskId id) const { return tasks_[static_cast<std::size_t>(id)]; }
   SimTask& task(TaskId id) { return tasks_[static_cast<std::size_t>(id)]; }
   const std::vector<SimTask>& tasks() const { return tasks_; }
-  std::span<const TaskId> dependencies(TaskId id) const;
+  std::span<const TaskId> dependencies(TaskId id) const {
+    const auto i = static_cast<std::size_t>(id);
+    const std::int32_t begin = i == 0 ? 0 : dependency_end_[i - 1];
+    return {dependencies_.data() + begin, dependencies_.data() + dependency_end_[i]};
+  }
   // Forgets all tasks and keeps their memory.
   void clear();
 

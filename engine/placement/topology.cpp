@@ -56,13 +56,10 @@ Json device_json(const Topology& topology, const Device& device, const std::stri
   Json json = {{"host", topology.hosts[static_cast<std::size_t>(device.host)].name}};
   if (!island.empty()) json["island"] = island;
   json["kind"] = device.kind;
-  json["memory_gib"] = kGib.from_base(device.memory_bytes);
-  json["spmm_gb_per_s"] = rates_json(device.spmm_bytes_per_s, kGbPerS);
-  json["gemm_gflop_per_s"] = rates_json(device.gemm_flop_per_s, kGflopPerS);
-  json["elementwise_gb_per_s"] = kGbPerS.from_base(device.elementwise_bytes_per_s);
-  json["quantize_gb_per_s"] = kGbPerS.from_base(device.quantize_bytes_per_s);
-  json["progress_ms_per_gb"] = kMsPerGb.from_base(device.progress_s_per_byte);
-  json["polling_percent"] = kPercent.from_base(device.polling_share);
+  for (const DeviceField& field : kDeviceFields) {
+    json[field.name] = field.rates != nullptr ? rates_json(device.*field.rates, field.unit)
+                                              : Json(field.unit.from_base(device.*field.number));
+  }
   return json;
 }
 
@@ -111,16 +108,11 @@ std::optional<LinkKey> common_link(const std::map<LinkKey, std::size_t>& counts)
 
 Json links_json(const Topology& topology) {
   std::map<LinkKey, std::size_t> counts[std::size(kLinkClassFields)];
-  const auto for_each_pair = [&](const auto& body) {
-    for (int from = 0; from < topology.ranks(); ++from) {
-      for (int to = 0; to < topology.ranks(); ++to) {
-        if (from == to) continue;
-        body(from, to, key_of(topology.link(from, to)),
-             static_cast<std::size_t>(link_class(topology, from, to)));
-      }
-    }
+  const auto class_of = [&](int from, int to) {
+    return static_cast<std::size_t>(link_class(topology, from, to));
   };
-  for_each_pair([&](int, int, const LinkKey& link, std::size_t kind) { ++counts[kind][link]; });
+  topology.for_each_pair(
+      [&](int from, int to) { ++counts[class_of(from, to)][key_of(topology.link(from, to))]; });
   Json json = Json::object();
   std::optional<LinkKey> common[std::size(kLinkClassFields)];
   for (std::size_t kind = 0; kind < std::size(kLinkClassFields); ++kind) {
@@ -128,8 +120,9 @@ Json links_json(const Topology& topology) {
     if (common[kind]) json[kLinkClassFields[kind]] = link_json(*common[kind]);
   }
   Json pairs = Json::array();
-  for_each_pair([&](int from, int to, const LinkKey& link, std::size_t kind) {
-    if (link == common[kind]) return;
+  topology.for_each_pair([&](int from, int to) {
+    const LinkKey link = key_of(topology.link(from, to));
+    if (link == common[class_of(from, to)]) return;
     Json pair = {{"from", from}, {"to", to}};
     pair.update(link_json(link));
     pairs.push_back(std::move(pair));
@@ -141,8 +134,8 @@ Json links_json(const Topology& topology) {
 }  // namespace
 
 LinkClass link_class(const Topology& topology, int from, int to) {
-  const Device& a = topology.devices[static_cast<std::size_t>(from)];
-  const Device& b = topology.devices[static_cast<std::size_t>(to)];
+  const Device& a = topology.device(from);
+  const Device& b = topology.device(to);
   if (a.island == b.island) return LinkClass::kWithinIsland;
   return a.host == b.host ? LinkClass::kWithinHost : LinkClass::kBetweenHosts;
 }
@@ -214,14 +207,14 @@ Change parse_change(const std::string& text) {
   return change;
 }
 
-std::size_t rank_of(const std::string& text, const Topology& topology, const std::string& change) {
+int rank_of(const std::string& text, const Topology& topology, const std::string& change) {
   int rank = -1;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), rank);
   if (parsed.ptr != text.data() + text.size() || rank < 0 || rank >= topology.ranks()) {
     fail_option("--set {}: '{}' is no rank; allowed are 0 to {}", change, text,
                 topology.ranks() - 1);
   }
-  return static_cast<std::size_t>(rank);
+  return rank;
 }
 
 // The card of one host (all: -1) and the links that pass it.
@@ -231,16 +224,13 @@ void scale_card(Topology& topology, int host, double factor) {
     topology.hosts[h].send_bytes_per_s *= factor;
     topology.hosts[h].receive_bytes_per_s *= factor;
   }
-  const std::size_t ranks = topology.devices.size();
-  for (std::size_t from = 0; from < ranks; ++from) {
-    for (std::size_t to = 0; to < ranks; ++to) {
-      const int a = topology.devices[from].host;
-      const int b = topology.devices[to].host;
-      if (a != b && (host < 0 || a == host || b == host)) {
-        topology.links[from * ranks + to].bytes_per_s *= factor;
-      }
+  topology.for_each_pair([&](int from, int to) {
+    const int a = topology.device(from).host;
+    const int b = topology.device(to).host;
+    if (a != b && (host < 0 || a == host || b == host)) {
+      topology.link(from, to).bytes_per_s *= factor;
     }
-  }
+  });
 }
 
 void scale_speed(Device& device, double factor) {
@@ -278,12 +268,13 @@ void change_topology(Topology& topology, const std::string& text) {
     scale_card(topology, static_cast<int>(host - topology.hosts.begin()), change.factor);
   } else if (change.what == "bw") {
     takes(2);
-    const std::size_t from = rank_of(change.arguments[0], topology, text);
-    const std::size_t to = rank_of(change.arguments[1], topology, text);
-    topology.links[from * topology.devices.size() + to].bytes_per_s *= change.factor;
+    const int from = rank_of(change.arguments[0], topology, text);
+    const int to = rank_of(change.arguments[1], topology, text);
+    topology.links[topology.pair(from, to)].bytes_per_s *= change.factor;
   } else if (change.what == "speed") {
     takes(1);
-    scale_speed(topology.devices[rank_of(change.arguments[0], topology, text)], change.factor);
+    const int rank = rank_of(change.arguments[0], topology, text);
+    scale_speed(topology.devices[static_cast<std::size_t>(rank)], change.factor);
   } else {
     fail_option("--set {}: '{}' is unknown; {}", text, change.what, kAllowed);
   }

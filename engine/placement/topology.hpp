@@ -3,6 +3,7 @@
 // cluster that isn't there yet (docs/placement.md has the file format).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -57,9 +58,59 @@ struct Topology {
   std::vector<Link> links;  // [from * ranks() + to]; the diagonal is not used
 
   int ranks() const { return static_cast<int>(devices.size()); }
-  const Link& link(int from, int to) const {
-    return links[static_cast<std::size_t>(from) * devices.size() + static_cast<std::size_t>(to)];
+  const Device& device(int rank) const { return devices[static_cast<std::size_t>(rank)]; }
+  const Host& host_of(int rank) const { return hosts[static_cast<std::size_t>(device(rank).host)]; }
+  std::size_t pair(int from, int to) const {
+    return static_cast<std::size_t>(from) * devices.size() + static_cast<std::size_t>(to);
   }
+  const Link& link(int from, int to) const { return links[pair(from, to)]; }
+  Link& link(int from, int to) { return links[pair(from, to)]; }
+  // Calls body(from, to) for every ordered pair of ranks.
+  template <typename Body>
+  void for_each_pair(const Body& body) const {
+    for (int from = 0; from < ranks(); ++from) {
+      for (int to = 0; to < ranks(); ++to) {
+        if (from != to) body(from, to);
+      }
+    }
+  }
+};
+
+// Bytes over the network cards of hosts.
+class CardLoad {
+ public:
+  explicit CardLoad(const Topology& topology)
+      : topology_(topology), sent_(topology.hosts.size(), 0), received_(sent_) {}
+
+  // False, and nothing counted, inside a host.
+  bool add(int from, int to, double bytes) {
+    const auto sender = static_cast<std::size_t>(topology_.device(from).host);
+    const auto receiver = static_cast<std::size_t>(topology_.device(to).host);
+    if (sender == receiver) return false;
+    sent_[sender] += bytes;
+    received_[receiver] += bytes;
+    return true;
+  }
+  // Until a host's card has moved all.
+  double sent_s(std::size_t host) const {
+    return sent_[host] / topology_.hosts[host].send_bytes_per_s;
+  }
+  double received_s(std::size_t host) const {
+    return received_[host] / topology_.hosts[host].receive_bytes_per_s;
+  }
+  // Until all cards have.
+  double seconds() const {
+    double most = 0;
+    for (std::size_t h = 0; h < sent_.size(); ++h) {
+      most = std::max({most, sent_s(h), received_s(h)});
+    }
+    return most;
+  }
+
+ private:
+  const Topology& topology_;
+  std::vector<double> sent_;  // by host
+  std::vector<double> received_;
 };
 
 // The kind of link between a pair of ranks. An island may span hosts: its ranks then talk over its

@@ -80,34 +80,18 @@ void find_places(Backend& backend, Transport& transport, Topology& topology) {
 
 // Gives every rank the rates that only their own ranks have measured.
 void share_rates(Transport& transport, std::vector<Device>& devices) {
-  const auto pairs = [](const std::vector<RateAtColumns>& rates) {
-    Json list = Json::array();
-    for (const RateAtColumns& rate : rates) list.push_back({rate.columns, rate.per_s});
-    return list;
-  };
-  const auto rates = [](const Json& list) {
-    std::vector<RateAtColumns> result;
-    for (const Json& pair : list) {
-      result.push_back({pair.at(0).get<std::int64_t>(), pair.at(1).get<double>()});
-    }
-    return result;
-  };
-  const Device& own = devices[static_cast<std::size_t>(transport.rank())];
-  const std::vector<Json> all =
-      of_all_ranks(transport, {{"spmm", pairs(own.spmm_bytes_per_s)},
-                               {"gemm", pairs(own.gemm_flop_per_s)},
-                               {"elementwise", own.elementwise_bytes_per_s},
-                               {"quantize", own.quantize_bytes_per_s},
-                               {"progress", own.progress_s_per_byte},
-                               {"polling", own.polling_share}});
+  const Device own = devices[static_cast<std::size_t>(transport.rank())];
+  Json figures = Json::array();
+  for_each_figure(own, [&](double value, const TopologyUnit&) { figures.push_back(value); });
+  const std::vector<Json> all = of_all_ranks(transport, figures);
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    Device& device = devices[rank];
-    device.spmm_bytes_per_s = rates(all[rank].at("spmm"));
-    device.gemm_flop_per_s = rates(all[rank].at("gemm"));
-    device.elementwise_bytes_per_s = all[rank].at("elementwise").get<double>();
-    device.quantize_bytes_per_s = all[rank].at("quantize").get<double>();
-    device.progress_s_per_byte = all[rank].at("progress").get<double>();
-    device.polling_share = all[rank].at("polling").get<double>();
+    // All ranks measure at the same numbers of columns.
+    devices[rank].spmm_bytes_per_s = own.spmm_bytes_per_s;
+    devices[rank].gemm_flop_per_s = own.gemm_flop_per_s;
+    std::size_t next = 0;
+    for_each_figure(devices[rank], [&](double& value, const TopologyUnit&) {
+      value = all[rank].at(next++).get<double>();
+    });
   }
 }
 
@@ -121,15 +105,7 @@ void round_figures(Topology& topology) {
     round(host.send_bytes_per_s, kMbitPerS);
     round(host.receive_bytes_per_s, kMbitPerS);
   }
-  for (Device& device : topology.devices) {
-    round(device.memory_bytes, kGib);
-    for (RateAtColumns& rate : device.spmm_bytes_per_s) round(rate.per_s, kGbPerS);
-    for (RateAtColumns& rate : device.gemm_flop_per_s) round(rate.per_s, kGflopPerS);
-    round(device.elementwise_bytes_per_s, kGbPerS);
-    round(device.quantize_bytes_per_s, kGbPerS);
-    round(device.progress_s_per_byte, kMsPerGb);
-    round(device.polling_share, kPercent);
-  }
+  for (Device& device : topology.devices) for_each_figure(device, round);
   for (Link& link : topology.links) {
     round(link.latency_s, kMicroseconds);
     round(link.bytes_per_s, kGbitPerS);
@@ -146,13 +122,11 @@ Topology probe_topology(Backend& backend, Queue& queue, Transport& transport,
   KernelProbe kernels(backend, queue, options.kernels, own.memory_bytes);
   measure_kernels(transport, kernels, options.kernels, own);
 
-  std::vector<int> host_of;
-  for (const Device& of_rank : topology.devices) host_of.push_back(of_rank.host);
   TraceRecorder trace(transport.rank());
   Reducer reducer(backend, queue, transport, device, trace);
   const Rank rank{backend, queue, transport, device, trace, reducer};
-  NetworkProbe network(rank, host_of, options.network);
-  topology.links = network.measure_pairs();
+  NetworkProbe network(rank, topology, options.network);
+  network.measure_pairs();
   if (network.skipped_pairs() > 0 && transport.rank() == 0) {
     log::warn(
         "{} of {} pairs of ranks were not measured, because the others took {} s; they count as "
@@ -160,15 +134,13 @@ Topology probe_topology(Backend& backend, Queue& queue, Transport& transport,
         network.skipped_pairs(), transport.size() * (transport.size() - 1),
         options.network.pairs_seconds);
   }
-  network.measure_hosts(topology.links, topology.hosts);
+  network.measure_hosts();
   const std::vector<std::int64_t>& columns = options.kernels.columns;
-  const ProgressCost progress = network.measure_progress(topology.links, topology.hosts, kernels,
-                                                         columns[columns.size() / 2]);
+  const ProgressCost progress = network.measure_progress(kernels, columns[columns.size() / 2]);
   own.progress_s_per_byte = progress.s_per_byte;
   own.polling_share = progress.polling_share;
   share_rates(transport, topology.devices);
-  const std::vector<int> islands = find_islands(host_of, topology.links);
-  for (std::size_t r = 0; r < islands.size(); ++r) topology.devices[r].island = islands[r];
+  find_islands(topology);
   round_figures(topology);
   return topology;
 }

@@ -134,30 +134,26 @@ class TopologyReader {
   }
 
   void read_rank(const Json& json, const std::string& place) {
-    const Entry entry(json, place,
-                      {"host", "island", "kind", "memory_gib", "spmm_gb_per_s", "gemm_gflop_per_s",
-                       "elementwise_gb_per_s", "quantize_gb_per_s", "progress_ms_per_gb",
-                       "polling_percent", "count"});
+    std::vector<std::string> known = {"host", "island", "kind"};
+    for (const DeviceField& field : kDeviceFields) known.emplace_back(field.name);
+    known.emplace_back("count");
+    const Entry entry(json, place, known);
     const HostGroup hosts = group_of(entry);
     Device device;
     device.kind = entry.text("kind", "cpu and cuda");
     if (device.kind != "cpu" && device.kind != "cuda") {
       entry.refuse("kind", device.kind, "cpu and cuda");
     }
-    device.memory_bytes = entry.number("memory_gib", kGib, Least::kAboveZero);
-    device.spmm_bytes_per_s = rates_of(entry, "spmm_gb_per_s", kGbPerS);
-    device.gemm_flop_per_s = rates_of(entry, "gemm_gflop_per_s", kGflopPerS);
-    device.elementwise_bytes_per_s =
-        entry.number("elementwise_gb_per_s", kGbPerS, Least::kAboveZero);
-    device.quantize_bytes_per_s = entry.number("quantize_gb_per_s", kGbPerS, Least::kAboveZero);
-    if (entry.has("progress_ms_per_gb")) {
-      device.progress_s_per_byte = entry.number("progress_ms_per_gb", kMsPerGb, Least::kZero);
-    }
-    if (entry.has("polling_percent")) {
-      device.polling_share = entry.number("polling_percent", kPercent, Least::kZero);
-      if (device.polling_share > 1) {
-        entry.refuse("polling_percent", kPercent.from_base(device.polling_share), "0 to 100");
+    for (const DeviceField& field : kDeviceFields) {
+      if (field.rates != nullptr) {
+        device.*field.rates = rates_of(entry, field.name, field.unit);
+      } else if (!field.may_be_zero || entry.has(field.name)) {
+        device.*field.number = entry.number(field.name, field.unit,
+                                            field.may_be_zero ? Least::kZero : Least::kAboveZero);
       }
+    }
+    if (device.polling_share > 1) {
+      entry.refuse("polling_percent", kPercent.from_base(device.polling_share), "0 to 100");
     }
     const int room = (kMaxParts - topology_.ranks()) / hosts.count;
     if (room == 0) fail_input("{}: more than {} ranks in all", entry.place, kMaxParts);
@@ -211,9 +207,8 @@ class TopologyReader {
   }
 
   void read_links() {
-    const std::size_t ranks = topology_.devices.size();
-    topology_.links.resize(ranks * ranks);
-    if (ranks == 1 && !root_.has("links")) return;
+    topology_.links.resize(topology_.devices.size() * topology_.devices.size());
+    if (topology_.ranks() == 1 && !root_.has("links")) return;
     const Entry links(root_.required("links", "objects with the speed of every pair of ranks"),
                       fmt::format("{}: links", root_.place),
                       {"within_island", "within_host", "between_hosts", "pairs"});
@@ -225,19 +220,15 @@ class TopologyReader {
                                     {"latency_us", "gbit_per_s"}));
     }
     const std::vector<bool> given = read_pairs(links);
-    for (int from = 0; from < topology_.ranks(); ++from) {
-      for (int to = 0; to < topology_.ranks(); ++to) {
-        const std::size_t index =
-            static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to);
-        if (from == to || given[index]) continue;
-        const auto kind = static_cast<std::size_t>(link_class(topology_, from, to));
-        if (!classes[kind]) {
-          fail_input("{}: nothing links rank {} to rank {}; give '{}', or this pair in 'pairs'",
-                     links.place, from, to, kLinkClassFields[kind]);
-        }
-        topology_.links[index] = *classes[kind];
+    topology_.for_each_pair([&](int from, int to) {
+      if (given[topology_.pair(from, to)]) return;
+      const auto kind = static_cast<std::size_t>(link_class(topology_, from, to));
+      if (!classes[kind]) {
+        fail_input("{}: nothing links rank {} to rank {}; give '{}', or this pair in 'pairs'",
+                   links.place, from, to, kLinkClassFields[kind]);
       }
-    }
+      topology_.link(from, to) = *classes[kind];
+    });
   }
 
   // Fills the links of 'pairs'; returns which those are.
@@ -252,8 +243,7 @@ class TopologyReader {
       const int last = topology_.ranks() - 1;
       const auto from = static_cast<int>(pair.whole("from", 0, last));
       const auto to = static_cast<int>(pair.whole("to", 0, last));
-      const std::size_t index =
-          static_cast<std::size_t>(from) * topology_.devices.size() + static_cast<std::size_t>(to);
+      const std::size_t index = topology_.pair(from, to);
       if (from == to || given[index]) {
         fail_input("{}: from rank {} to rank {}; allowed are two ranks, and every pair once",
                    pair.place, from, to);

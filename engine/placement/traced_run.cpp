@@ -18,11 +18,10 @@ constexpr int kFirstEpochs = 2;  // that fill caches and buffers
 
 // The phase that a span of the main thread is, or none.
 std::optional<PhasePlace> place_of(const TraceEvent& event) {
-  const auto name = std::find(kPhaseNames.begin(), kPhaseNames.end(), event.name);
-  if (name == kPhaseNames.end()) return std::nullopt;
-  const auto phase = static_cast<Phase>(name - kPhaseNames.begin());
+  const std::optional<Phase> phase = phase_named(event.name);
+  if (!phase) return std::nullopt;
   const bool backward = event.direction == "backward" || event.what == "batch norm gradient";
-  return PhasePlace{phase, event.tag.layer, backward};
+  return PhasePlace{*phase, event.tag.layer, backward};
 }
 
 bool counts(const TraceEvent& event) {
@@ -107,10 +106,9 @@ class Fitting {
     std::vector<std::map<PhasePlace, double>> seconds(run_.phase_s.size());
     for (TaskId id = 0; id < graph.size(); ++id) {
       const SimTask& task = graph.task(id);
-      const auto name = std::find(kPhaseNames.begin(), kPhaseNames.end(), std::string(task.name));
-      if (name == kPhaseNames.end()) continue;
-      const PhasePlace place{static_cast<Phase>(name - kPhaseNames.begin()), task.layer,
-                             std::string(task.direction) == "backward"};
+      const std::optional<Phase> phase = phase_named(task.name);
+      if (!phase) continue;
+      const PhasePlace place{*phase, task.layer, std::string_view(task.direction) == "backward"};
       const auto t = static_cast<std::size_t>(id);
       seconds[static_cast<std::size_t>(std::max(task.rank, 0))][place] +=
           times.end_s[t] - times.start_s[t];

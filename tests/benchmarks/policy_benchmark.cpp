@@ -45,11 +45,11 @@ struct Outcome {
   bool fits = false;
 };
 
-Outcome search(PlanSpace& space, Prior* prior, int evaluations, std::uint64_t seed) {
+Outcome search(PlanSpace& space, const Prior& prior, int evaluations, std::uint64_t seed) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point began = Clock::now();
-  const SearchResult found = make_search_strategy("mcts")->search(
-      space, {.evaluations = evaluations, .seed = seed, .prior = prior});
+  const SearchResult found =
+      atl::search("mcts", space, {.evaluations = evaluations, .seed = seed, .prior = prior});
   Outcome outcome;
   outcome.wall_s = std::chrono::duration<double>(Clock::now() - began).count();
   outcome.calls =
@@ -103,11 +103,11 @@ class Comparison {
       : network_(network), options_(options) {}
 
   void add(PlanSpace& space, std::uint64_t seed) {
-    const Outcome plain = search(space, nullptr, options_.evaluations, seed);
+    const Outcome plain = search(space, {}, options_.evaluations, seed);
     const int more = options_.evaluations * 5 / 2;
-    const Outcome longer = search(space, nullptr, more, seed);
-    const std::unique_ptr<Prior> prior = make_policy_prior(space, network_);
-    const Outcome guided = search(space, prior.get(), options_.evaluations, seed);
+    const Outcome longer = search(space, {}, more, seed);
+    const Prior prior = policy_prior(space, network_);
+    const Outcome guided = search(space, prior, options_.evaluations, seed);
     sizes_.push_back(std::log10(choices(space)));
     calls_[0].push_back(plain.calls);
     calls_[1].push_back(guided.calls);

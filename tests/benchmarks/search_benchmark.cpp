@@ -34,21 +34,20 @@ std::vector<Instance> make_instances(int first, int count) {
     Instance& instance = instances.emplace_back();
     instance.space = std::make_unique<MakespanSpace>(static_cast<unsigned>(first + k));
     const SearchOptions everything{.evaluations = 1000000};
-    instance.optimum = make_search_strategy("exhaustive")->search(*instance.space, everything).cost;
+    instance.optimum = atl::search("exhaustive", *instance.space, everything).cost;
   }
   return instances;
 }
 
 void run(benchmark::State& state, const std::string& name, int budget,
          const std::vector<Instance>& instances) {
-  const auto strategy = make_search_strategy(name);
   std::vector<double> gaps;
   double optimal = 0, unfit = 0;
   for (auto _ : state) {
     gaps.clear();
     optimal = unfit = 0;
     for (const Instance& instance : instances) {
-      const SearchResult found = strategy->search(*instance.space, {.evaluations = budget});
+      const SearchResult found = atl::search(name, *instance.space, {.evaluations = budget});
       if (found.evaluations > budget || is_better(found.start, found.cost) ||
           is_better(found.cost, instance.optimum)) {
         state.SkipWithError("over budget, worse than the start, or better than the optimum");

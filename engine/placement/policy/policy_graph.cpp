@@ -25,24 +25,20 @@ template <typename Rate>
 float relative_speed(const Topology& topology, int rank, const Rate& rate) {
   double mean = 0;
   for (const Device& device : topology.devices) mean += rate(device) / topology.ranks();
-  return static_cast<float>(
-      std::log2(rate(topology.devices[static_cast<std::size_t>(rank)]) / mean));
+  return static_cast<float>(std::log2(rate(topology.device(rank)) / mean));
 }
 
 double fastest_link(const Topology& topology) {
   double fastest = 0;
-  for (int a = 0; a < topology.ranks(); ++a) {
-    for (int b = 0; b < topology.ranks(); ++b) {
-      if (a != b) fastest = std::max(fastest, topology.link(a, b).bytes_per_s);
-    }
-  }
+  topology.for_each_pair(
+      [&](int a, int b) { fastest = std::max(fastest, topology.link(a, b).bytes_per_s); });
   return fastest;
 }
 
 double missing_share(const PlanSpace& space, std::span<const int> choice) {
   double missing = 0, memory = 0;
   for (int r = 0; r < space.topology().ranks(); ++r) {
-    const double has = space.topology().devices[static_cast<std::size_t>(r)].memory_bytes;
+    const double has = space.topology().device(r).memory_bytes;
     missing += std::max(0.0, space.memory_bytes(choice, r) - has);
     memory += has;
   }
@@ -125,7 +121,7 @@ void PolicyGraphMaker::add_node(Draft& draft, const std::vector<float>& features
 }
 
 float PolicyGraphMaker::memory_used(std::span<const int> choice, int rank) const {
-  const double has = topology_.devices[static_cast<std::size_t>(rank)].memory_bytes;
+  const double has = topology_.device(rank).memory_bytes;
   return static_cast<float>(std::min(4.0, space_.memory_bytes(choice, rank) / has));
 }
 
@@ -217,8 +213,7 @@ void PolicyGraphMaker::add_link(const Workload& base, int from, int to, Draft& d
         share(per_epoch(message));
   }
   const double rate = topology_.link(from, to).bytes_per_s;
-  const bool inside = topology_.devices[static_cast<std::size_t>(from)].host ==
-                      topology_.devices[static_cast<std::size_t>(to)].host;
+  const bool inside = topology_.device(from).host == topology_.device(to).host;
   std::vector<float>& link = draft.edges.add(kLink, first_device() + from, first_device() + to);
   link[kLinkValues] = share(per_epoch(seconds));
   link[kLinkValues + 1] = static_cast<float>(std::log10(rate / fastest_link_) / 3);

@@ -60,24 +60,6 @@ PolicyNetwork make_policy(const SafetensorsFile& file, const std::string& place)
   return network;
 }
 
-class PolicyPrior final : public Prior {
- public:
-  PolicyPrior(PlanSpace& space, PolicyNetwork& network) : space_(space), network_(network) {}
-
-  std::vector<double> probabilities(SearchSpace& space, std::span<const int> chosen,
-                                    int decision) override {
-    ATOLL_ASSERT(&space == &space_, "a prior of another space");
-    if (space.options(decision) == 1) return {1};
-    if (!maker_) maker_.emplace(space_);
-    return network_.probabilities(maker_->make(chosen, decision));
-  }
-
- private:
-  PlanSpace& space_;
-  PolicyNetwork& network_;
-  std::optional<PolicyGraphMaker> maker_;
-};
-
 }  // namespace
 
 std::string policy_weights(PolicyNetwork& network) {
@@ -106,8 +88,14 @@ PolicyNetwork shipped_policy() {
   return make_policy(parse_safetensors(shipped_weights(), name), name);
 }
 
-std::unique_ptr<Prior> make_policy_prior(PlanSpace& space, PolicyNetwork& network) {
-  return std::make_unique<PolicyPrior>(space, network);
+Prior policy_prior(PlanSpace& space, PolicyNetwork& network) {
+  return [&space, &network, maker = std::shared_ptr<PolicyGraphMaker>()](
+             SearchSpace& of, std::span<const int> chosen, int decision) mutable {
+    ATOLL_ASSERT(&of == &space, "a prior of another space");
+    if (of.options(decision) == 1) return std::vector<double>{1};
+    if (!maker) maker = std::make_shared<PolicyGraphMaker>(space);
+    return network.probabilities(maker->make(chosen, decision));
+  };
 }
 
 }  // namespace atl

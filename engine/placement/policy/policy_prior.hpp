@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <string>
 
 #include "engine/placement/policy/policy_network.hpp"
@@ -17,6 +16,6 @@ PolicyNetwork read_policy(const std::filesystem::path& path);
 PolicyNetwork shipped_policy();
 
 // The network's prior for decisions of `space`. Both must outlive it.
-std::unique_ptr<Prior> make_policy_prior(PlanSpace& space, PolicyNetwork& network);
+Prior policy_prior(PlanSpace& space, PolicyNetwork& network);
 
 }  // namespace atl

@@ -62,32 +62,21 @@ class RestOfSpace final : public SearchSpace {
 };
 
 // The policy in a RestOfSpace, with noise at its root so that no option is never tried.
-class NoisyPrior final : public Prior {
- public:
-  NoisyPrior(Prior& policy, RestOfSpace& rest, RandomDraws& draws)
-      : policy_(policy), rest_(rest), draws_(draws) {}
-
-  std::vector<double> probabilities(SearchSpace&, std::span<const int> chosen,
-                                    int decision) override {
-    const std::vector<int> all = rest_.taken_with(chosen);
-    const int whole_decision = static_cast<int>(all.size());
-    std::vector<double> prior = policy_.probabilities(rest_.whole(), all, whole_decision);
+Prior noisy_prior(const Prior& policy, RestOfSpace& rest, RandomDraws& draws) {
+  return [&](SearchSpace&, std::span<const int> chosen, int decision) {
+    const std::vector<int> all = rest.taken_with(chosen);
+    std::vector<double> prior = policy(rest.whole(), all, static_cast<int>(all.size()));
     if (decision > 0) return prior;
     // A flat Dirichlet distribution: shares of exponential variables.
     std::vector<double> noise;
-    for (std::size_t k = 0; k < prior.size(); ++k) noise.push_back(-std::log(1 - draws_.unit()));
+    for (std::size_t k = 0; k < prior.size(); ++k) noise.push_back(-std::log(1 - draws.unit()));
     const double sum = std::reduce(noise.begin(), noise.end());
     for (std::size_t k = 0; k < prior.size(); ++k) {
       prior[k] = (1 - kRootNoise) * prior[k] + kRootNoise * noise[k] / sum;
     }
     return prior;
-  }
-
- private:
-  Prior& policy_;
-  RestOfSpace& rest_;
-  RandomDraws& draws_;
-};
+  };
+}
 
 int draw(const std::vector<double>& shares, RandomDraws& draws) {
   double left = draws.unit();
@@ -135,8 +124,7 @@ std::vector<PolicySample> play(PlanSpace& space, PolicyNetwork* network,
   RandomDraws draws(seed);
   space.evaluate(space.start());
   const PolicyGraphMaker maker(space);
-  const std::unique_ptr<Prior> policy =
-      network == nullptr ? make_uniform_prior() : make_policy_prior(space, *network);
+  const Prior policy = network == nullptr ? uniform_prior : policy_prior(space, *network);
   std::vector<PolicySample> samples;
   std::vector<int> taken;
   while (static_cast<int>(taken.size()) < space.decisions()) {
@@ -146,10 +134,10 @@ std::vector<PolicySample> play(PlanSpace& space, PolicyNetwork* network,
       continue;
     }
     RestOfSpace rest(space, taken);
-    NoisyPrior prior(*policy, rest, draws);
-    make_search_strategy("mcts")->search(rest, {.evaluations = options.evaluations,
-                                                .seed = seed + static_cast<unsigned>(decision),
-                                                .prior = &prior});
+    search("mcts", rest,
+           {.evaluations = options.evaluations,
+            .seed = seed + static_cast<unsigned>(decision),
+            .prior = noisy_prior(policy, rest, draws)});
     PolicySample sample{maker.make(taken, decision), search_target(rest.best())};
     const int best = greatest_of(sample.target);
     const int other = draws.below(space.options(decision));

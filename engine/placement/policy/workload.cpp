@@ -12,7 +12,10 @@ namespace {
 class WorkloadCounter {
  public:
   WorkloadCounter(const Topology& topology, const TaskGraph& graph, int layers)
-      : topology_(topology), graph_(graph), layers_(layers) {
+      : topology_(topology),
+        graph_(graph),
+        layers_(layers),
+        channels_(2 * size(layers + 1), {.cards = CardLoad(topology)}) {
     load_.ranks = graph.ranks();
     load_.slots = layers + 1;
     const std::size_t ranks = size(load_.ranks), slots = size(load_.slots);
@@ -20,10 +23,7 @@ class WorkloadCounter {
     load_.pair_seconds.resize(slots * ranks * ranks);
     load_.computing.resize(ranks);
     load_.card_seconds.resize(topology.hosts.size());
-    channels_.resize(2 * slots);
     for (Channel& channel : channels_) {
-      channel.sent.resize(topology.hosts.size());
-      channel.received.resize(topology.hosts.size());
       channel.inside.resize(ranks);
       channel.window.resize(ranks);
       channel.senders.resize(ranks);
@@ -48,10 +48,10 @@ class WorkloadCounter {
  private:
   // One layer and direction.
   struct Channel {
-    std::vector<double> sent, received;     // by host: bytes over its card
-    std::vector<double> inside;             // by receiver: seconds of messages in its host
-    std::vector<double> window;             // by rank
-    std::vector<std::vector<int>> senders;  // by receiver
+    CardLoad cards;
+    std::vector<double> inside = {};             // by receiver: seconds of messages in its host
+    std::vector<double> window = {};             // by rank
+    std::vector<std::vector<int>> senders = {};  // by receiver
   };
 
   static std::size_t size(int n) { return static_cast<std::size_t>(n); }
@@ -61,7 +61,7 @@ class WorkloadCounter {
   }
   GroupLoad& group(int rank, const SimTask& task) { return group(rank, slot_of(task, layers_)); }
   GroupLoad& group(int rank, int slot) { return load_.groups[size(rank * load_.slots + slot)]; }
-  std::size_t host(int rank) const { return size(topology_.devices[size(rank)].host); }
+  std::size_t host(int rank) const { return size(topology_.device(rank).host); }
 
   void count_compute(TaskId id, const SimTask& task) {
     const std::size_t r = size(task.rank);
@@ -87,18 +87,16 @@ class WorkloadCounter {
     load_.pair_seconds[size((slot * load_.ranks + task.rank) * load_.ranks + task.destination)] +=
         link.latency_s + alone;
     packets.senders[size(task.destination)].push_back(task.rank);
-    if (host(task.rank) == host(task.destination)) {
+    if (!packets.cards.add(task.rank, task.destination, task.bytes)) {
       from.sent_inside += alone;
       to.received_inside += alone;
       packets.inside[size(task.destination)] += alone;
       return;
     }
-    packets.sent[host(task.rank)] += task.bytes;
-    packets.received[host(task.destination)] += task.bytes;
-    const Host& sender = topology_.hosts[host(task.rank)];
-    const Host& receiver = topology_.hosts[host(task.destination)];
-    from.sent_outside += std::max(alone, task.bytes / sender.send_bytes_per_s);
-    to.received_outside += std::max(alone, task.bytes / receiver.receive_bytes_per_s);
+    from.sent_outside +=
+        std::max(alone, task.bytes / topology_.host_of(task.rank).send_bytes_per_s);
+    to.received_outside +=
+        std::max(alone, task.bytes / topology_.host_of(task.destination).receive_bytes_per_s);
   }
 
   // Seconds until rank `r` has all messages of a channel.
@@ -107,9 +105,7 @@ class WorkloadCounter {
     double seconds = packets.inside[size(r)];
     for (const int from : packets.senders[size(r)]) {
       if (host(from) == h) continue;
-      seconds = std::max(seconds,
-                         packets.sent[host(from)] / topology_.hosts[host(from)].send_bytes_per_s);
-      seconds = std::max(seconds, packets.received[h] / topology_.hosts[h].receive_bytes_per_s);
+      seconds = std::max({seconds, packets.cards.sent_s(host(from)), packets.cards.received_s(h)});
     }
     return seconds;
   }
@@ -125,9 +121,7 @@ class WorkloadCounter {
       load.exposed += std::max(0.0, seconds - packets.window[size(r)]);
     }
     for (std::size_t h = 0; h < topology_.hosts.size(); ++h) {
-      load_.card_seconds[h] +=
-          std::max(packets.sent[h] / topology_.hosts[h].send_bytes_per_s,
-                   packets.received[h] / topology_.hosts[h].receive_bytes_per_s);
+      load_.card_seconds[h] += std::max(packets.cards.sent_s(h), packets.cards.received_s(h));
     }
   }
 

@@ -161,9 +161,7 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
     });
     for (const TraceSpan& span : recorded) {
       const std::string name = span.name;
-      const bool computes =
-          std::find(kPhaseNames.begin(), kPhaseNames.end(), name) != kPhaseNames.end();
-      if (!computes || name == "all-reduce" || span.lane != kHostLane) continue;
+      if (!phase_named(name) || name == "all-reduce" || span.lane != kHostLane) continue;
       spans[static_cast<std::size_t>(transport.rank())].push_back(
           {name, span.direction, span.tag.layer});
     }

@@ -145,16 +145,16 @@ TEST(PolicyPrior, GuidesASearchWithinItsBudget) {
   PolicyNetwork network = shipped_policy();
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     const auto instance = random_instance(training_ranges(), seed);
-    const auto prior = make_policy_prior(*instance->space, network);
+    const auto prior = policy_prior(*instance->space, network);
     const auto search = [&] {
-      return make_search_strategy("mcts")->search(
-          *instance->space, {.evaluations = 30, .seed = seed, .prior = prior.get()});
+      return atl::search("mcts", *instance->space,
+                         {.evaluations = 30, .seed = seed, .prior = prior});
     };
     const SearchResult found = search();
     EXPECT_LE(found.evaluations, 30);
     EXPECT_FALSE(is_better(found.start, found.cost));
     EXPECT_EQ(search().choice, found.choice);
-    const std::vector<double> shares = prior->probabilities(*instance->space, {}, 0);
+    const std::vector<double> shares = prior(*instance->space, {}, 0);
     EXPECT_EQ(std::ssize(shares), instance->space->options(0));
     EXPECT_NEAR(std::reduce(shares.begin(), shares.end()), 1, 1e-12);
   }

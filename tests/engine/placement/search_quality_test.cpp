@@ -20,13 +20,11 @@ TEST(SearchQuality, MctsIsWithinOnePercentOfTheOptimum) {
   for (unsigned instance = kFirstInstance; instance < kFirstInstance + kInstances; ++instance) {
     MakespanSpace space(instance);
     ASSERT_GE(space.choices(), 10000);
-    const SearchResult optimum =
-        make_search_strategy("exhaustive")->search(space, {.evaluations = 1000000});
+    const SearchResult optimum = atl::search("exhaustive", space, {.evaluations = 1000000});
     ASSERT_TRUE(optimum.complete);
     ASSERT_EQ(optimum.evaluations, space.choices());
     ASSERT_EQ(optimum.cost.missing_bytes, 0);
-    const SearchResult found =
-        make_search_strategy("mcts")->search(space, {.evaluations = kBudget});
+    const SearchResult found = atl::search("mcts", space, {.evaluations = kBudget});
     EXPECT_LE(found.evaluations, kBudget);
     EXPECT_EQ(found.cost.missing_bytes, 0) << "instance " << instance;
     gaps.push_back(found.cost.seconds / optimum.cost.seconds - 1);

@@ -48,10 +48,6 @@ PlanCost table_cost(const Choice& choice) {
 }
 LiteralSpace table_space() { return {{3, 4}, {0, 3}, table_cost}; }
 
-SearchResult search(const std::string& name, SearchSpace& space, const SearchOptions& options) {
-  return make_search_strategy(name)->search(space, options);
-}
-
 class EveryStrategy : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Search, EveryStrategy, ::testing::ValuesIn(search_strategies()),
                          [](const auto& test) { return test.param; });
@@ -219,10 +215,8 @@ TEST(Search, UndecidedDecisionsInheritFromTheirModel) {
 }
 
 // Says which options come first, and keeps what it was asked for.
-class LiteralPrior : public Prior {
- public:
-  std::vector<double> probabilities(SearchSpace& space, std::span<const int> chosen,
-                                    int decision) override {
+struct LiteralPrior {
+  std::vector<double> operator()(SearchSpace& space, std::span<const int> chosen, int decision) {
     EXPECT_EQ(static_cast<int>(chosen.size()), decision);
     Choice key(chosen.begin(), chosen.end());
     EXPECT_TRUE(asked.insert(key).second) << "asked twice";
@@ -242,7 +236,7 @@ TEST(Search, MctsGoesWhereThePriorPoints) {
   };
   LiteralPrior prior;
   LiteralSpace space(Choice(12, 4), Choice(12, 3), cost);
-  const SearchResult guided = search("mcts", space, {.evaluations = 400, .prior = &prior});
+  const SearchResult guided = search("mcts", space, {.evaluations = 400, .prior = std::ref(prior)});
   EXPECT_EQ(guided.choice, needle);
   const SearchResult blind = search("mcts", space, {.evaluations = 400});
   EXPECT_EQ(blind.cost.seconds, 2);
@@ -252,15 +246,14 @@ TEST(Search, MctsLooksFirstAtWhatThePriorWouldChoose) {
   LiteralSpace space({3, 3, 3}, {2, 2, 2},
                      [](const Choice&) -> PlanCost { return {.seconds = 1}; });
   LiteralPrior prior;
-  search("mcts", space, {.evaluations = 2, .prior = &prior});
+  search("mcts", space, {.evaluations = 2, .prior = std::ref(prior)});
   EXPECT_THAT(space.asked, ElementsAre(Choice{2, 2, 2}, Choice{0, 1, 0}));
 }
 
 TEST(Search, UniformPriorSharesEvenly) {
   LiteralSpace space = table_space();
   const Choice chosen = {2};
-  EXPECT_THAT(make_uniform_prior()->probabilities(space, chosen, 1),
-              ElementsAre(0.25, 0.25, 0.25, 0.25));
+  EXPECT_THAT(uniform_prior(space, chosen, 1), ElementsAre(0.25, 0.25, 0.25, 0.25));
 }
 
 TEST(Search, BetterIsFittingThenLessMissingThenFaster) {
@@ -272,7 +265,10 @@ TEST(Search, BetterIsFittingThenLessMissingThenFaster) {
 }
 
 TEST(Search, UnknownStrategyNamesTheKnown) {
-  const Error error = thrown_error([] { make_search_strategy("anneal"); });
+  const Error error = thrown_error([] {
+    LiteralSpace space = table_space();
+    search("anneal", space, {});
+  });
   EXPECT_EQ(error.kind(), ErrorKind::kOption);
   EXPECT_STREQ(error.what(),
                "--search anneal: unknown search strategy; allowed are: exhaustive, random, greedy, "

@@ -97,33 +97,35 @@ INSTANTIATE_TEST_SUITE_P(Backends, TopologyProbe, ::testing::Values("reference",
 
 // The network part with hosts given: two of two ranks.
 void probe_network(const NetworkProbeOptions& options,
-                   const std::function<void(Transport&, NetworkProbe&, KernelProbe&)>& body) {
-  const std::vector<int> host_of{0, 0, 1, 1};
+                   const std::function<void(Topology&, NetworkProbe&, KernelProbe&)>& body) {
   run_local_ranks(4, 60, [&](Transport& transport) {
+    Topology topology{
+        .devices = std::vector<Device>(4), .hosts = std::vector<Host>(2), .links = {}};
+    for (std::size_t r = 2; r < 4; ++r) topology.devices[r].host = 1;
     const auto backend = make_backend("cpu", {.threads = 1});
     const auto queue = backend->make_queue();
     TraceRecorder trace(transport.rank());
     Reducer reducer(*backend, *queue, transport, nullptr, trace);
     const Rank rank{*backend, *queue, transport, nullptr, trace, reducer};
-    NetworkProbe network(rank, host_of, options);
+    NetworkProbe network(rank, topology, options);
     KernelProbe kernels(*backend, *queue, tiny().kernels, 1e9);
-    body(transport, network, kernels);
+    body(topology, network, kernels);
   });
 }
 
 TEST(NetworkProbe, HostsThatTalkHaveLimits) {
   std::mutex mutex;
   std::vector<std::vector<double>> limits;
-  probe_network(tiny().network, [&](Transport&, NetworkProbe& network, KernelProbe& kernels) {
-    const std::vector<Link> links = network.measure_pairs();
+  probe_network(tiny().network, [&](Topology& found, NetworkProbe& network, KernelProbe& kernels) {
+    network.measure_pairs();
     EXPECT_EQ(network.skipped_pairs(), 0);
-    std::vector<Host> hosts(2);
-    network.measure_hosts(links, hosts);
-    EXPECT_GE(network.measure_progress(links, hosts, kernels, 16).s_per_byte, 0);
+    network.measure_hosts();
+    EXPECT_GE(network.measure_progress(kernels, 16).s_per_byte, 0);
+    const std::vector<Host>& hosts = found.hosts;
     // Not clearly less than one pair alone.
-    EXPECT_GE(1.1 * hosts[0].send_bytes_per_s, links[0 * 4 + 2].bytes_per_s);
-    EXPECT_GE(1.1 * hosts[1].send_bytes_per_s, links[3 * 4 + 0].bytes_per_s);
-    EXPECT_GE(1.1 * hosts[1].receive_bytes_per_s, links[0 * 4 + 3].bytes_per_s);
+    EXPECT_GE(1.1 * hosts[0].send_bytes_per_s, found.link(0, 2).bytes_per_s);
+    EXPECT_GE(1.1 * hosts[1].send_bytes_per_s, found.link(3, 0).bytes_per_s);
+    EXPECT_GE(1.1 * hosts[1].receive_bytes_per_s, found.link(0, 3).bytes_per_s);
     for (const Host& host : hosts) {
       EXPECT_TRUE(std::isfinite(host.send_bytes_per_s));
       EXPECT_TRUE(std::isfinite(host.receive_bytes_per_s));
@@ -138,16 +140,13 @@ TEST(NetworkProbe, HostsThatTalkHaveLimits) {
 TEST(NetworkProbe, PairsWithoutTimeCountAsTheirLikes) {
   NetworkProbeOptions options = tiny().network;
   options.pairs_seconds = 1e-9;  // over after the first pair, which is measured in any case
-  probe_network(options, [&](Transport&, NetworkProbe& network, KernelProbe&) {
-    const std::vector<Link> links = network.measure_pairs();
+  probe_network(options, [&](Topology& found, NetworkProbe& network, KernelProbe&) {
+    network.measure_pairs();
     EXPECT_EQ(network.skipped_pairs(), 11);
-    for (int from = 0; from < 4; ++from) {
-      for (int to = 0; to < 4; ++to) {
-        if (from == to) continue;
-        EXPECT_EQ(links[from * 4 + to].bytes_per_s, links[0 * 4 + 1].bytes_per_s);
-        EXPECT_EQ(links[from * 4 + to].latency_s, links[0 * 4 + 1].latency_s);
-      }
-    }
+    found.for_each_pair([&](int from, int to) {
+      EXPECT_EQ(found.link(from, to).bytes_per_s, found.link(0, 1).bytes_per_s);
+      EXPECT_EQ(found.link(from, to).latency_s, found.link(0, 1).latency_s);
+    });
   });
 }
 
@@ -191,27 +190,36 @@ std::vector<Link> links_of(std::size_t ranks, double slow,
 
 using Islands = std::vector<int>;
 
+Islands islands_of(const std::vector<int>& host_of, const std::vector<Link>& links) {
+  Topology topology{.devices = {}, .hosts = {}, .links = links};
+  for (const int host : host_of) topology.devices.emplace_back().host = host;
+  find_islands(topology);
+  Islands islands;
+  for (const Device& device : topology.devices) islands.push_back(device.island);
+  return islands;
+}
+
 TEST(Islands, RanksOfOneHostAreOne) {
-  EXPECT_EQ(find_islands({0}, links_of(1, 5e9, {})), Islands({0}));
-  EXPECT_EQ(find_islands({0, 0, 0}, links_of(3, 5e9, {})), Islands({0, 0, 0}));
-  EXPECT_EQ(find_islands({0, 1, 0, 1}, links_of(4, 1e9, {{0, 2}, {1, 3}})), Islands({0, 1, 0, 1}));
-  EXPECT_EQ(find_islands({1, 1, 0, 0}, links_of(4, 1e9, {{0, 1}, {2, 3}})), Islands({0, 0, 1, 1}));
+  EXPECT_EQ(islands_of({0}, links_of(1, 5e9, {})), Islands({0}));
+  EXPECT_EQ(islands_of({0, 0, 0}, links_of(3, 5e9, {})), Islands({0, 0, 0}));
+  EXPECT_EQ(islands_of({0, 1, 0, 1}, links_of(4, 1e9, {{0, 2}, {1, 3}})), Islands({0, 1, 0, 1}));
+  EXPECT_EQ(islands_of({1, 1, 0, 0}, links_of(4, 1e9, {{0, 1}, {2, 3}})), Islands({0, 0, 1, 1}));
 }
 
 TEST(Islands, ClearlyFasterGroupsAreSeveral) {
   const std::vector<std::pair<int, int>> pairs{{0, 2}, {1, 3}};
-  EXPECT_EQ(find_islands({0, 0, 0, 0}, links_of(4, 2.5e9, pairs)), Islands({0, 1, 0, 1}));
-  EXPECT_EQ(find_islands({0, 0, 0, 0}, links_of(4, 2.6e9, pairs)), Islands({0, 0, 0, 0}));
-  EXPECT_EQ(find_islands({0, 0, 0}, links_of(3, 1e9, {{1, 2}})), Islands({0, 1, 1}));
+  EXPECT_EQ(islands_of({0, 0, 0, 0}, links_of(4, 2.5e9, pairs)), Islands({0, 1, 0, 1}));
+  EXPECT_EQ(islands_of({0, 0, 0, 0}, links_of(4, 2.6e9, pairs)), Islands({0, 0, 0, 0}));
+  EXPECT_EQ(islands_of({0, 0, 0}, links_of(3, 1e9, {{1, 2}})), Islands({0, 1, 1}));
   // The slower direction counts.
   std::vector<Link> links = links_of(4, 1e9, pairs);
   links[0 * 4 + 2].bytes_per_s = 1e9;
-  EXPECT_EQ(find_islands({0, 0, 0, 0}, links), Islands({0, 1, 2, 1}));
+  EXPECT_EQ(islands_of({0, 0, 0, 0}, links), Islands({0, 1, 2, 1}));
 }
 
 TEST(Islands, FastLinksThatFormNoGroupsMakeNone) {
-  EXPECT_EQ(find_islands({0, 0, 0}, links_of(3, 1e9, {{0, 1}, {1, 2}})), Islands({0, 0, 0}));
-  EXPECT_EQ(find_islands({0, 0, 0, 0}, links_of(4, 1e9, {{0, 1}, {1, 2}, {2, 3}, {3, 0}})),
+  EXPECT_EQ(islands_of({0, 0, 0}, links_of(3, 1e9, {{0, 1}, {1, 2}})), Islands({0, 0, 0}));
+  EXPECT_EQ(islands_of({0, 0, 0, 0}, links_of(4, 1e9, {{0, 1}, {1, 2}, {2, 3}, {3, 0}})),
             Islands({0, 0, 0, 0}));
 }
 

@@ -44,12 +44,12 @@ class SimulatedRun : public ::testing::Test {
     const TaskTimes times = Simulator(topology_).run(graph);
     for (TaskId id = 0; id < graph.size(); ++id) {
       const SimTask& task = graph.task(id);
-      const auto name = std::find(kPhaseNames.begin(), kPhaseNames.end(), std::string(task.name));
-      if (name == kPhaseNames.end()) continue;
+      const std::optional<Phase> phase = phase_named(task.name);
+      if (!phase) continue;
       const auto t = static_cast<std::size_t>(id);
-      run_.phase_s[static_cast<std::size_t>(std::max(task.rank, 0))][{
-          static_cast<Phase>(name - kPhaseNames.begin()), task.layer,
-          std::string(task.direction) == "backward"}] += times.end_s[t] - times.start_s[t];
+      run_.phase_s[static_cast<std::size_t>(std::max(task.rank, 0))]
+                  [{*phase, task.layer, std::string(task.direction) == "backward"}] +=
+          times.end_s[t] - times.start_s[t];
     }
     run_.epoch_s = times.makespan_s;
   }
