@@ -60,7 +60,7 @@ MemoryEstimate estimate_memory(const Dataset& dataset, const TrainJob& job, int 
     const Partition found = ensure_partition(dataset, ranks, job.partition);
     const PartitionQuality quality = parse_quality(found.quality, found.folder / "quality.json");
     for (int rank = 0; rank < ranks; ++rank) {
-      const RankCounts counts = rank_counts(quality, rank, &model.recomputation);
+      const RankCounts counts = rank_counts(quality, rank, programs.covers, &model.recomputation);
       estimate.ranks.push_back(memory_of(programs, counts, info, model.dtype));
     }
     return estimate;

@@ -28,7 +28,7 @@ struct ProgramArguments {
 
 // Part `part` of a cut that is there: this command makes none.
 RankShape shape_of_part(const Dataset& dataset, const ProgramArguments& arguments,
-                        const TrainJob& job, const Recomputation& recomputation) {
+                        const TrainJob& job, const ModelConfig& model) {
   const int parts = *arguments.parts;
   const int part = *arguments.part;
   if (part >= parts) {
@@ -49,7 +49,8 @@ RankShape shape_of_part(const Dataset& dataset, const ProgramArguments& argument
   }
   const Partition found = ensure_partition(dataset, parts, job.partition);
   const PartitionQuality quality = parse_quality(found.quality, found.folder / "quality.json");
-  RankShape shape = rank_counts(quality, part, &recomputation).shape;
+  const bool covers = covers_messages(model, model_program(model, Pass::kEvaluation));
+  RankShape shape = rank_counts(quality, part, covers, &model.recomputation).shape;
   shape.weighted = dataset.info().weighted;
   return shape;
 }
@@ -87,9 +88,8 @@ void run_program_command(ProgramArguments arguments) {
   const DatasetInfo& info = dataset.info();
   const TrainJob job = listed_job(arguments, info);
   const ModelConfig model = model_for(info, job.options.model, arguments.parts.value_or(1));
-  const RankShape shape = arguments.parts
-                              ? shape_of_part(dataset, arguments, job, model.recomputation)
-                              : shape_of_graph(info);
+  const RankShape shape =
+      arguments.parts ? shape_of_part(dataset, arguments, job, model) : shape_of_graph(info);
   const Pass pass = arguments.pass == "training" ? Pass::kTraining : Pass::kEvaluation;
   const ProgramListing listing(model, pass, shape, layer_bits(job.options));
   if (arguments.json) {
@@ -110,7 +110,9 @@ void run_program_command(ProgramArguments arguments) {
         shape.rows.edges);
   if (arguments.parts) {
     fmt::print(" of part {} of {}, {} halo rows forward and {} backward", *arguments.part,
-               *arguments.parts, shape.rows.forward_halo, shape.rows.backward_halo);
+               *arguments.parts, shape.rows.forward_halo - shape.rows.forward_sums,
+               shape.rows.backward_halo - shape.rows.backward_sums);
+    if (shape.rows.forward_sums > 0) fmt::print(", {} sums to send", shape.rows.forward_sums);
     if (shape.rows.computed > 0) fmt::print(", {} computed here", shape.rows.computed);
   }
   fmt::print("\n\n");

@@ -38,7 +38,7 @@ ProgramListing::Messages ProgramListing::messages_of(Value value) const {
   if (op.is(rules::kFetchComputed)) {
     messages.rows = rows.computed;
   } else if (op.needs_messages()) {
-    messages.rows = rows.received_for(op) - (op.decided.fetches_rest ? rows.computed : 0);
+    messages.rows = rows.received_for(op);
     messages.direction = op.messages.direction;
   } else {
     return {};
@@ -184,8 +184,10 @@ Json ProgramListing::to_json() const {
   const RankRows& rows = shape_.rows;
   return {{"rows",
            {{"inner", rows.inner},
-            {"halo_forward", rows.forward_halo},
-            {"halo_backward", rows.backward_halo},
+            {"halo_forward", rows.forward_halo - rows.forward_sums},
+            {"halo_backward", rows.backward_halo - rows.backward_sums},
+            {"sums_forward", rows.forward_sums},
+            {"sums_backward", rows.backward_sums},
             {"computed", rows.computed}}},
           {"edges", rows.edges},
           {"operations", std::move(operations)},

@@ -34,6 +34,14 @@ struct PartitionQuality {
   CoverCounts forward_cover;
   CoverCounts backward_cover;
 
+  // From one part to another, and how many of them are sums. covers: those of a cover, if these
+  // were counted.
+  struct Messages {
+    std::int64_t count = 0;
+    std::int64_t sums = 0;
+  };
+  Messages messages(Direction direction, int from, int to, bool covers) const;
+
   PartQuality total() const;
   // Largest ratio of a part's quantity to its share of the whole; 1 is perfect, 0 if there is none.
   double balance(std::int64_t PartQuality::*quantity) const;

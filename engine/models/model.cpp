@@ -387,6 +387,16 @@ std::vector<std::string> doubts_about(const ModelConfig& config) {
   return {};
 }
 
+bool covers_messages(const ModelConfig& config, const Program& program) {
+  const bool can = only_adds_neighbours(program);
+  if (config.messages == MessageForm::kCover && !can) {
+    fail_option(
+        "--messages cover: this model reads rows of neighbours one by one, and partial sums can't "
+        "stand for them; use auto or rows");
+  }
+  return can && config.messages != MessageForm::kRows;
+}
+
 bool can_recompute(const ModelConfig& config) {
   ModelConfig plain = config;
   plain.recomputation = Recomputation();

@@ -10,6 +10,7 @@
 #include "engine/program/builder.hpp"
 #include "engine/program/drop_values.hpp"
 #include "engine/program/offload.hpp"
+#include "partition/message_cover.hpp"
 
 namespace atl {
 
@@ -59,8 +60,9 @@ struct ModelConfig : LayerOptions {
   std::vector<LayerAlgebra> algebra;  // by layer, instead of the two above; empty: none
   bool recompute_all = false;         // by every pair of ranks: see sized()
   Recomputation recomputation;        // of halo rows of the first layer's output
-  DType dtype = DType::kF32;          // storage of activations and messages: f32 or bf16
-  std::string memory;                 // what a rank may take, see parse_bytes(); empty: all
+  MessageForm messages = MessageForm::kAuto;
+  DType dtype = DType::kF32;  // storage of activations and messages: f32 or bf16
+  std::string memory;         // what a rank may take, see parse_bytes(); empty: all
   OffloadChoice offload = OffloadChoice::kAuto;
   Dropping dropping;      // of values in training
   Offloading offloading;  // of those that are not dropped
@@ -91,6 +93,10 @@ int layer_count(const ModelConfig& config);
 // kTraining; fused. Throws Error{kOption} as describe() does, if columns of values that are added
 // differ, or if rows can't be recomputed.
 Program model_program(const ModelConfig& config, Pass pass);
+
+// True if its messages are those of a cover. program: one of this model. Throws Error{kOption}
+// where it asks for that and can't have it.
+bool covers_messages(const ModelConfig& config, const Program& program);
 
 // Names of the parameters of layer `layer` of the decoder, of which only programs of models with an
 // MLP for a decoder have some.

@@ -9,6 +9,8 @@ namespace atl {
 
 namespace {
 
+constexpr const char* kMessages = "messages";  // the option, and its field in traces
+
 using ModelRow = Option<ModelConfig>;
 
 // The field of a trace that holds an option.
@@ -232,6 +234,14 @@ void check_model_options(const ModelConfig& model) {
 
 const OptionTable<ModelConfig>& computation_options() {
   static const OptionTable<ModelConfig> table = {
+      {.name = kMessages,
+       .group = "Messages",
+       .help = "Which messages travel: rows of nodes; or, where layers add up rows of neighbours, "
+               "as few rows and partial sums as cover the edges (cover); auto: cover where the "
+               "model allows it",
+       .value = ModelRow::name_of(ATOLL_FIELD(messages),
+                                  {MessageForm::kAuto, MessageForm::kRows, MessageForm::kCover}),
+       .recorded = [](const ModelConfig& model) { return model.messages != MessageForm::kAuto; }},
       {.name = "dtype",
        .group = "Machine",
        .help = "Storage of activations and messages: f32, or bf16 with sums in f32",
@@ -287,6 +297,7 @@ Json trace_json(const ModelConfig& model) {
   if (model.node_types > 0) json["node_types"] = model.node_types;
   if (!model.features_by_type.empty()) json["features_by_type"] = model.features_by_type;
   if (model.trains_nodes()) json["nodes"] = model.nodes;
+  if (model.messages != MessageForm::kAuto) json[kMessages] = to_string(model.messages);
   return json;
 }
 
@@ -312,6 +323,11 @@ ModelConfig read_trace_model(const Json& json, const std::filesystem::path& plac
     // Options that came later are there if they were set.
     if (!json.contains(trace_field(row.name)) && !row.recorded(ModelConfig())) continue;
     read_option_json(row, json, trace_field(row.name).c_str(), place, model);
+  }
+  for (const ModelRow& row : computation_options()) {
+    if (row.name == kMessages && json.contains(kMessages)) {
+      read_option_json(row, json, kMessages, place, model);
+    }
   }
   return model;
 }

@@ -14,13 +14,14 @@ namespace {
 constexpr double kPostSeconds = 20e-6;
 
 // The decisions that a scope's cost depends on. Nothing else of the strategy is read to make it.
-LayerPlan decisions_of(const Scope& scope, std::span<const LayerPlan> strategy) {
+// covers: messages are those of a cover, but for pairs with computed rows.
+LayerPlan decisions_of(const Scope& scope, std::span<const LayerPlan> strategy, bool covers) {
   if (scope.kind != Scope::Kind::kLayer) return {};
   LayerPlan own = strategy[static_cast<std::size_t>(scope.layer)];
   // The first layer computes rows that the second one needs.
-  const bool has_computed_rows =
-      scope.direction == Direction::kForward && scope.layer < 2 && strategy.size() > 1;
-  own.recomputation = has_computed_rows ? strategy[1].recomputation : nullptr;
+  const bool has_computed_rows = scope.direction == Direction::kForward && scope.layer < 2;
+  own.recomputation =
+      strategy.size() > 1 && (covers || has_computed_rows) ? strategy[1].recomputation : nullptr;
   return own;
 }
 
@@ -33,6 +34,7 @@ class ScopeReader {
       : setting_(setting),
         program_(programs.training),
         schedule_(programs.training_schedule),
+        covers_(programs.covers),
         decisions_(decisions),
         counts_(counts) {}
 
@@ -121,10 +123,13 @@ class ScopeReader {
 
   MessageCost messages_of(const Block& block, const Operation& op) const {
     const bool quantized = decisions_.bits < 32;
-    MessageCost cost{.direction = op.messages.direction,
-                     .returned = op.returns_rows(),
-                     .recomputation = op.decided.fetches_rest ? decisions_.recomputation : nullptr,
-                     .row_bytes = mean_message_bytes(decisions_.bits, op.message_columns())};
+    MessageCost cost{
+        .direction = op.messages.direction,
+        .returned = op.returns_rows(),
+        .recomputation = op.decided.fetches_rest || covers_ ? decisions_.recomputation : nullptr,
+        .rest = op.decided.fetches_rest,
+        .covers = covers_,
+        .row_bytes = mean_message_bytes(decisions_.bits, op.message_columns())};
     const auto moved = [&](int rank, std::int64_t rows) {
       return quantized
                  ? quantize_seconds(device(rank), rows, op.message_columns())
@@ -137,14 +142,16 @@ class ScopeReader {
       return counts(rank).sent_for(op).packets * kPostSeconds;
     });
     if (!quantized) return cost;
-    cost.unpack_s = by_rank(place_of(block, Phase::kUnpack),
-                            [&](int rank) { return moved(rank, counts(rank).received_for(op)); });
+    cost.unpack_s = by_rank(place_of(block, Phase::kUnpack), [&](int rank) {
+      return moved(rank, counts(rank).shape.rows.received_for(op));
+    });
     return cost;
   }
 
   const EpochSetting& setting_;
   const Program& program_;
   const Schedule& schedule_;
+  bool covers_;
   const LayerPlan& decisions_;
   std::span<const RankCounts> counts_;
   std::vector<PieceCost> pieces_;
@@ -153,13 +160,13 @@ class ScopeReader {
 }  // namespace
 
 std::int64_t MessageCost::rows(const PartitionQuality& partition, int from, int to) const {
-  if (recomputation != nullptr && recomputation->computes(to, from)) return 0;
+  if (rest && recomputation != nullptr && recomputation->computes(to, from)) return 0;
   if (returned) std::swap(from, to);
-  const std::vector<std::int64_t>& rows = direction == Direction::kBackward && !returned
-                                              ? partition.backward_rows
-                                              : partition.forward_rows;
-  return rows[static_cast<std::size_t>(to) * partition.parts.size() +
-              static_cast<std::size_t>(from)];
+  const bool backward = direction == Direction::kBackward && !returned;
+  return partition
+      .messages(backward ? Direction::kBackward : Direction::kForward, from, to,
+                covers && !keeps_rows(recomputation.get(), from, to))
+      .count;
 }
 
 namespace {
@@ -219,7 +226,8 @@ std::span<const int> EpochCosts::pieces(const EpochSetting& setting, int cut,
     const Scope& is = scopes[static_cast<std::size_t>(scope)];
     const std::vector<int>& numbers =
         numbers_of(setting, scope,
-                   {cut, is.kind == Scope::Kind::kStep ? route : 0, decisions_of(is, strategy)});
+                   {cut, is.kind == Scope::Kind::kStep ? route : 0,
+                    decisions_of(is, strategy, programs_.any().covers)});
     numbers_.insert(numbers_.end(), numbers.begin(), numbers.end());
   }
   return numbers_;
@@ -256,7 +264,7 @@ std::span<const RankCounts> EpochCosts::counts(
     const std::shared_ptr<const Recomputation>& recomputation) {
   std::vector<RankCounts>& counts = counts_[{cut, recomputation}];
   for (int rank = static_cast<int>(counts.size()); rank < topology_.ranks(); ++rank) {
-    counts.push_back(rank_counts(partition, rank, recomputation.get()));
+    counts.push_back(rank_counts(partition, rank, programs_.any().covers, recomputation.get()));
   }
   return counts;
 }

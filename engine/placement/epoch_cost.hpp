@@ -27,8 +27,10 @@ struct EpochSetting {
 struct MessageCost {
   Direction direction = Direction::kForward;
   bool returned = false;  // by those who get them forward
-  // Pairs of ranks between which nothing travels; null: none.
+  // Who computes rows of whom; null: nobody. Nothing travels there where `rest` is true.
   std::shared_ptr<const Recomputation> recomputation = nullptr;
+  bool rest = false;
+  bool covers = false;
   double row_bytes = 0;
   // By rank; unpack_s: empty where messages are received in place.
   std::vector<double> pack_s = {};

@@ -46,8 +46,11 @@ Recomputation recomputation_by_cost(const EpochSetting& setting, ProgramsByOrder
   // Rows of the first layer's output, as the second one wants them.
   const TrainingPrograms& recomputing = programs.of(layers[1].algebra, /*recomputes=*/true);
   double row_bytes = 0;
+  double other_bytes = 0;  // of all other messages of an epoch
   for (const Operation& op : recomputing.training.operations) {
-    if (op.decided.fetches_rest) row_bytes += mean_message_bytes(layers[1].bits, op.columns);
+    if (!op.needs_messages() || op.constant) continue;
+    (op.decided.fetches_rest ? row_bytes : other_bytes) +=
+        mean_message_bytes(layers[1].bits, op.columns);
   }
   Recomputation result(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -55,11 +58,14 @@ Recomputation recomputation_by_cost(const EpochSetting& setting, ProgramsByOrder
     for (int owner = 0; owner < ranks; ++owner) {
       if (owner == rank) continue;
       // All rows of a pair cost alike, and what they are made from has been there since the start.
-      const std::int64_t rows =
-          setting.partition
-              .forward_rows[static_cast<std::size_t>(rank) * static_cast<std::size_t>(ranks) +
-                            static_cast<std::size_t>(owner)];
-      const double bytes = static_cast<double>(rows) * row_bytes;
+      const auto count = [&](bool covers) {
+        return setting.partition.messages(Direction::kForward, owner, rank, covers).count;
+      };
+      const std::int64_t rows = count(false);
+      // The pair has more messages then, because it keeps rows.
+      const std::int64_t covered = count(recomputing.covers);
+      const double bytes = static_cast<double>(covered) * row_bytes -
+                           static_cast<double>(rows - covered) * other_bytes;
       if (computing_halo_seconds(recomputing, device, rows) <
           fetch_seconds(topology, owner, rank, bytes)) {
         result.set(rank, owner);

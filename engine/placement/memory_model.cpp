@@ -95,9 +95,11 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
 }
 
 double training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers, int rank) {
-  return training_bytes(TrainingPrograms(planned_model(setting.model, layers)),
-                        rank_counts(setting.partition, rank, recomputation_of(layers).get()),
-                        setting.topology.device(rank));
+  const TrainingPrograms programs(planned_model(setting.model, layers));
+  return training_bytes(
+      programs,
+      rank_counts(setting.partition, rank, programs.covers, recomputation_of(layers).get()),
+      setting.topology.device(rank));
 }
 
 double shard_bytes(const EpochSetting& setting, int rank) {

@@ -2,30 +2,36 @@
 
 namespace atl {
 
-RankCounts rank_counts(const PartitionQuality& partition, int rank,
+RankCounts rank_counts(const PartitionQuality& partition, int rank, bool covers,
                        const Recomputation* recomputation) {
-  const auto ranks = partition.parts.size();
-  const auto r = static_cast<std::size_t>(rank);
-  const PartQuality& part = partition.parts[r];
+  const PartQuality& part = partition.parts[static_cast<std::size_t>(rank)];
   RankCounts counts;
   counts.shape.marginal = part.nodes - part.central;
   counts.shape.marginal_edges = part.marginal_edges;
   RankRows& rows = counts.shape.rows;
   rows.inner = part.nodes;
   rows.edges = part.edges;
-  const bool recomputes = recomputation != nullptr && recomputation->any();
-  for (std::size_t peer = 0; peer < ranks; ++peer) {
-    const auto p = static_cast<int>(peer);
-    const std::int64_t received = partition.forward_rows[r * ranks + peer];
-    const std::int64_t sent = partition.forward_rows[peer * ranks + r];
-    if (recomputes && recomputation->computes(rank, p)) rows.computed += received;
-    if (!recomputes || !recomputation->computes(p, rank)) counts.sent_rest.add(sent);
-    counts.returned.add(received);
-    rows.backward_halo += partition.backward_rows[r * ranks + peer];
-    counts.sent_forward.add(sent);
-    counts.sent_backward.add(partition.backward_rows[peer * ranks + r]);
+  const auto computes = [&](int reader, int owner) {
+    return recomputation != nullptr && recomputation->computes(reader, owner);
+  };
+  for (int peer = 0; peer < static_cast<int>(partition.parts.size()); ++peer) {
+    const auto messages = [&](Direction direction, int from, int to) {
+      return partition.messages(direction, from, to,
+                                covers && !keeps_rows(recomputation, rank, peer));
+    };
+    const auto received = messages(Direction::kForward, peer, rank);
+    const auto sent = messages(Direction::kForward, rank, peer);
+    const auto sent_back = messages(Direction::kBackward, rank, peer);
+    if (computes(rank, peer)) rows.computed += received.count;
+    if (!computes(peer, rank)) counts.sent_rest.add(sent.count);
+    counts.returned.add(received.count);
+    counts.sent_forward.add(sent.count);
+    counts.sent_backward.add(sent_back.count);
+    rows.forward_sums += sent.sums;
+    rows.backward_sums += sent_back.sums;
+    rows.backward_halo += messages(Direction::kBackward, peer, rank).count + sent_back.sums;
   }
-  rows.forward_halo = counts.returned.rows;
+  rows.forward_halo = counts.returned.rows + rows.forward_sums;
   rows.returned = counts.sent_forward.rows;
   return counts;
 }

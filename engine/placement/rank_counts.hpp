@@ -32,14 +32,17 @@ struct RankCounts {
            : op.decided.fetches_rest                       ? sent_rest
                                                            : sent_forward;
   }
-  // Rows that it receives.
-  std::int64_t received_for(const Operation& op) const {
-    return shape.rows.received_for(op) - (op.decided.fetches_rest ? shape.rows.computed : 0);
-  }
 };
 
-// Of part `rank`. recomputation: null: none.
-RankCounts rank_counts(const PartitionQuality& partition, int rank,
+// Whether two ranks keep rows for messages because one of them computes rows of the other.
+inline bool keeps_rows(const Recomputation* recomputation, int a, int b) {
+  return recomputation != nullptr &&
+         (recomputation->computes(a, b) || recomputation->computes(b, a));
+}
+
+// The counts of part `rank`. covers: see covers_messages(). recomputation: null: none. Additions
+// that make partial sums count as work of those who receive them.
+RankCounts rank_counts(const PartitionQuality& partition, int rank, bool covers,
                        const Recomputation* recomputation = nullptr);
 
 }  // namespace atl

@@ -6,6 +6,7 @@ TrainingPrograms::TrainingPrograms(const ModelConfig& model)
     : dtype(model.dtype),
       training(model_program(model, Pass::kTraining)),
       evaluation(model_program(model, Pass::kEvaluation)),
+      covers(covers_messages(model, training)),
       training_schedule(schedule(training)),
       evaluation_schedule(schedule(evaluation)) {}
 

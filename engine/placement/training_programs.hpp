@@ -15,6 +15,7 @@ struct TrainingPrograms {
   DType dtype;
   Program training;
   Program evaluation;
+  bool covers;  // see covers_messages()
   Schedule training_schedule;
   Schedule evaluation_schedule;
 };

@@ -83,7 +83,7 @@ class Allocator {
     for (const Value reader : readers_[index(v)]) {
       const Operation& by = program_.at(reader);
       if (by.needs_messages() && by.inputs[0] == v) {
-        p.halo = std::max(p.halo, rows_.received_for(by));
+        p.halo = std::max(p.halo, rows_.halo_for(by));
       }
       // Scores of halo rows are computed from what arrives.
       if (by.fills_halo() == v) {

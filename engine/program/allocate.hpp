@@ -17,13 +17,26 @@ struct RankRows {
   std::int64_t computed = 0;  // of the forward halo rows, those of ComputedHalo
   std::int64_t returned = 0;  // by other ranks, where ranks return rows (HaloReturn)
   std::int64_t edges = 0;     // that come in, as stored
+  // Of the halo rows, the last ones: partial sums that are made to be sent (GraphOperators).
+  std::int64_t forward_sums = 0;
+  std::int64_t backward_sums = 0;
 
   std::int64_t halo(Direction direction) const {
     return direction == Direction::kForward ? forward_halo : backward_halo;
   }
-  // Rows that come in for a halo operation.
-  std::int64_t received_for(const Operation& op) const {
+  std::int64_t sums(Direction direction) const {
+    return direction == Direction::kForward ? forward_sums : backward_sums;
+  }
+  // Halo rows that a halo operation needs behind its input.
+  std::int64_t halo_for(const Operation& op) const {
     return op.returns_rows() ? returned : halo(op.messages.direction);
+  }
+  // Those that come in.
+  std::int64_t received_for(const Operation& op) const {
+    const std::int64_t computed_here = op.decided.fetches_rest ? computed : 0;
+    return op.returns_rows()
+               ? returned
+               : halo(op.messages.direction) - sums(op.messages.direction) - computed_here;
   }
   // That a value has, but for halo and computed rows.
   std::int64_t own(RowsOf rows_of) const {

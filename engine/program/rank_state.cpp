@@ -96,7 +96,9 @@ RankState::RankState(const Program& training, DType dtype_, const Recomputation&
                     .backward_halo = messages.backward.outer_rows(),
                     .computed = computed_halo != nullptr ? computed_halo->rows() : 0,
                     .returned = graph.forward.halo.sent_rows(),
-                    .edges = edges},
+                    .edges = edges,
+                    .forward_sums = messages.forward.sums.rows(),
+                    .backward_sums = messages.backward.sums.rows()},
            .marginal = graph.inner() - graph.central,
            .marginal_edges = edges - in_edges.row_ptr[graph.central],
            .weighted = !graph.forward.csr.values.empty()};

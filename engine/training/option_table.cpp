@@ -125,15 +125,6 @@ Table message_options() {
        .value = TrainRow::written(ATOLL_FIELD(message_bits.bits), parse_bits),
        .recorded = quantized,
        .plan = PlanRole::kFixes},
-      {.name = "messages",
-       .group = "Messages",
-       .help = "Which messages travel: rows of nodes; or, where layers add up rows of neighbours, "
-               "as few rows and partial sums as cover the edges (cover); auto: cover where the "
-               "model allows it",
-       .value = TrainRow::name_of(ATOLL_FIELD(message_form),
-                                  {MessageForm::kAuto, MessageForm::kRows, MessageForm::kCover}),
-       .recorded =
-           [](const TrainOptions& options) { return options.message_form != MessageForm::kAuto; }},
       {.name = "reassign-every",
        .group = "Messages",
        .help = "Adaptive and random bits: epochs between assignments",

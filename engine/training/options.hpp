@@ -9,7 +9,6 @@
 #include "engine/program/optimizer.hpp"
 #include "engine/training/loss_options.hpp"
 #include "kernels/kernel_choices.hpp"
-#include "partition/message_cover.hpp"
 #include "partition/sum_route.hpp"
 
 namespace atl {
@@ -41,7 +40,6 @@ struct TrainOptions {
   BitOptions message_bits;        // of `quantized`
   std::string backend = "auto";   // or one per rank, separated by commas
   std::string messages = "auto";  // between devices: see make_device_transport
-  MessageForm message_form = MessageForm::kAuto;
   GraphReplay cuda_graph = GraphReplay::kAuto;
   SpmmWish spmm = SpmmWish::kAuto;    // on a device, where `calibration` names no kernel
   std::filesystem::path calibration;  // choices made before

@@ -24,17 +24,6 @@ void add_wishes(double number, EpochWishes& wishes) {
   wishes.time_is_up = wishes.time_is_up || (bits & 2 * kSignals) != 0;
 }
 
-// Whether messages of a model are those of a cover. Throws Error{kOption} where they can't be.
-bool covers_messages(MessageForm form, const Program& program) {
-  const bool can = only_adds_neighbours(program);
-  if (form == MessageForm::kCover && !can) {
-    fail_option(
-        "--messages cover: this model reads rows of neighbours one by one, and partial sums can't "
-        "stand for them; use auto or rows");
-  }
-  return can && form != MessageForm::kRows;
-}
-
 // Columns of logits; of links, of embeddings.
 std::int64_t outputs_of(const TrainOptions& options, const RankData& data) {
   if (data.outputs() > 0) return data.outputs();
@@ -71,7 +60,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
                {.dtype = model_.dtype,
                 .recomputation = model_.recomputation,
                 .covers_messages =
-                    covers_messages(options.message_form, model_program(model_, Pass::kTraining))},
+                    covers_messages(model_, model_program(model_, Pass::kTraining))},
                rank_, data.graph(), data.features()),
       metric_(chosen_metric(options.loss, data.dataset().task)),
       loss_(make_loss()),
