@@ -25,7 +25,7 @@ struct RankCounts {
   MessageRows sent_rest;  // forward, but for rows that other ranks compute themselves
   MessageRows returned;   // to those who sent them forward
 
-  // What the rank sends for a halo operation.
+  // Rows that it sends for a halo operation.
   const MessageRows& sent_for(const Operation& op) const {
     return op.returns_rows()                               ? returned
            : op.messages.direction == Direction::kBackward ? sent_backward

@@ -17,7 +17,7 @@ struct RankRows {
   std::int64_t computed = 0;  // of the forward halo rows, those of ComputedHalo
   std::int64_t returned = 0;  // by other ranks, where ranks return rows (HaloReturn)
   std::int64_t edges = 0;     // that come in, as stored
-  // Of the halo rows, the last ones: partial sums that are made to be sent (GraphOperators).
+  // The last of the halo rows: partial sums that are made to be sent (DistributedOperator::sums).
   std::int64_t forward_sums = 0;
   std::int64_t backward_sums = 0;
 

@@ -59,8 +59,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
                {.dtype = model_.dtype,
                 .recomputation = model_.recomputation,
-                .covers_messages =
-                    covers_messages(model_, model_program(model_, Pass::kTraining))},
+                .covers_messages = covers_messages(model_, model_program(model_, Pass::kTraining))},
                rank_, data.graph(), data.features()),
       metric_(chosen_metric(options.loss, data.dataset().task)),
       loss_(make_loss()),

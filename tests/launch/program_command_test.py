@@ -57,7 +57,7 @@ class ProgramTest(OneFolderTest):
                           "row_bytes": 64})
         self.assertEqual(operations[-1]["operation"], "step")
         self.assertEqual(listing["rows"], {"inner": NODES, "halo_forward": 0, "halo_backward": 0,
-                                           "computed": 0})
+                                           "sums_forward": 0, "sums_backward": 0, "computed": 0})
         outputs = self.info["classes"]
         # Parameters start at multiples of some elements.
         least = 20 * 16 + 16 + 16 * 16 + 16 + 16 * outputs + outputs
@@ -89,13 +89,21 @@ class ProgramTest(OneFolderTest):
                     self.assertAlmostEqual(counted / 1e6, bench["memory_needed_mb"], places=9)
 
     def test_one_part_of_a_cut(self):
-        listing = self.program("--parts", "3", "--part", "1", "--order", "multiply-first")
+        of_part = ["--parts", "3", "--part", "1", "--order", "multiply-first"]
+        listing = self.program(*of_part)
         cut = json.loads(self.succeed("partition", "data", "--parts", "3", "--json"))
-        part = cut["quality"]["per_part"][1]
+        quality = cut["quality"]
+        part = quality["per_part"][1]
         self.assertEqual(listing["rows"]["inner"], part["nodes"])
-        self.assertEqual(listing["rows"]["halo_forward"], part["halo_forward"])
-        aggregate = next(op for op in listing["operations"] if op["operation"] == "aggregate")
-        self.assertEqual(aggregate["messages"]["rows_received"], part["halo_forward"])
+        received = sum(quality["forward_messages"][1])
+        sums = sum(to_part[1] for to_part in quality["forward_sums"])
+        self.assertTrue(0 < sums < received < part["halo_forward"])
+        by_rows = self.program(*of_part, "--messages", "rows")
+        for found, rows, made in ((listing, received, sums), (by_rows, part["halo_forward"], 0)):
+            self.assertEqual(found["rows"]["halo_forward"], rows)
+            self.assertEqual(found["rows"]["sums_forward"], made)
+            aggregate = next(op for op in found["operations"] if op["operation"] == "aggregate")
+            self.assertEqual(aggregate["messages"]["rows_received"], rows)
         whole = self.program("--order", "multiply-first")
         self.assertLess(listing["block_bytes"], whole["block_bytes"])
         self.assertEqual(listing["floats_per_halo_row"], whole["floats_per_halo_row"])

@@ -262,7 +262,8 @@ TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
           for (const Block& block : whole.training_schedule.blocks) {
             if (block.name == nullptr) continue;
             double seconds = 0;
-            const RankShape shape = rank_counts(parts, 0, /*covers=*/true, layers[1].recomputation.get()).shape;
+            const RankShape shape =
+                rank_counts(parts, 0, /*covers=*/true, layers[1].recomputation.get()).shape;
             for (const Call& call : block.calls) {
               seconds += call_seconds(topology.devices[0], whole.training, call, shape);
             }
