@@ -126,12 +126,14 @@ class CandidateMaker {
 
  private:
   std::vector<double> seconds_of(const CutCandidate& candidate) const {
-    return computing_seconds({topology_, model_, candidate.quality, corrections_}, layers_);
+    return computing_seconds(tasks_of(candidate));
   }
   double epoch_of(const CutCandidate& candidate) const {
-    const TaskGraph tasks = epoch_tasks({topology_, model_, candidate.quality, corrections_},
-                                        layers_, TaskDetail::kMerged);
-    return Simulator(topology_).run(tasks).makespan_s;
+    return Simulator(topology_).run(tasks_of(candidate)).makespan_s;
+  }
+  TaskGraph tasks_of(const CutCandidate& candidate) const {
+    return epoch_tasks({topology_, model_, candidate.quality, corrections_}, layers_,
+                       TaskDetail::kMerged);
   }
   static double mean_of(const std::vector<double>& seconds) {
     return std::accumulate(seconds.begin(), seconds.end(), 0.0) /
@@ -180,17 +182,6 @@ std::vector<int> island_sizes(const Topology& topology) {
 }
 
 }  // namespace
-
-std::vector<double> computing_seconds(const EpochSetting& setting,
-                                      std::span<const LayerPlan> layers) {
-  const TaskGraph graph = epoch_tasks(setting, layers, TaskDetail::kMerged);
-  std::vector<double> seconds(static_cast<std::size_t>(graph.ranks()), 0);
-  for (const SimTask& task : graph.tasks()) {
-    if (task.kind == TaskKind::kCompute)
-      seconds[static_cast<std::size_t>(task.rank)] += task.seconds;
-  }
-  return seconds;
-}
 
 CutCandidate default_cut(const GraphView& graph, std::span<const std::uint8_t> split,
                          const PartitionOptions& options, const Topology& topology,

@@ -28,8 +28,4 @@ CutCandidate default_cut(const GraphView& graph, std::span<const std::uint8_t> s
                          const PartitionOptions& options, const Topology& topology,
                          const ModelConfig& model);
 
-// Seconds that each rank computes in an epoch.
-std::vector<double> computing_seconds(const EpochSetting& setting,
-                                      std::span<const LayerPlan> layers);
-
 }  // namespace atl

@@ -32,18 +32,15 @@ class ScopeReader {
   ScopeReader(const EpochSetting& setting, std::span<const RankCounts> counts,
               const TrainingPrograms& programs, const LayerPlan& decisions)
       : setting_(setting),
+        programs_(programs),
         program_(programs.training),
-        schedule_(programs.training_schedule),
-        covers_(programs.covers),
         decisions_(decisions),
         counts_(counts) {}
 
   std::vector<PieceCost> read(int scope) {
-    const auto of_scope = std::ranges::count(schedule_.blocks, scope, &Block::scope);
-    pieces_.emplace_back().blocks.reserve(static_cast<std::size_t>(of_scope) + 1);
-    for (const Block& block : schedule_.blocks) {
-      if (block.scope == scope) add(block);
-    }
+    const auto& blocks = programs_.blocks_of_scope[static_cast<std::size_t>(scope)];
+    pieces_.emplace_back().blocks.reserve(blocks.size() + 1);
+    for (const int block : blocks) add(block);
     if (scope + 1 == std::ssize(program_.scopes)) add_rest();
     if (pieces_.back().blocks.empty() && !pieces_.back().ends_stage()) pieces_.pop_back();
     return std::move(pieces_);
@@ -56,15 +53,9 @@ class ScopeReader {
   }
   const Device& device(int rank) const { return setting_.topology.device(rank); }
   const RankCounts& counts(int rank) const { return counts_[static_cast<std::size_t>(rank)]; }
-  // seconds(rank) times the corrections of that place, by rank.
-  template <typename Seconds>
-  std::vector<double> by_rank(const PhasePlace& place, const Seconds& seconds) const {
-    std::vector<double> all(counts_.size());
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      const auto rank = static_cast<int>(r);
-      all[r] = seconds(rank) * setting_.corrections.factor(rank, place);
-    }
-    return all;
+  int ranks() const { return static_cast<int>(counts_.size()); }
+  double factor(int rank, const PhasePlace& place) const {
+    return setting_.corrections.factor(rank, place);
   }
   double seconds_of(const Block& block, int rank) const {
     double seconds = 0;
@@ -74,15 +65,22 @@ class ScopeReader {
     return seconds;
   }
 
-  void add(const Block& block) {
-    if (block.name == nullptr) {
+  const Block& block_at(int b) const {
+    return programs_.training_schedule.blocks[static_cast<std::size_t>(b)];
+  }
+  void add(int b) {
+    const Block& block = block_at(b);
+    const Phase phase = programs_.phases[static_cast<std::size_t>(b)];
+    if (phase == Phase::kRest) {
       for (const Call& call : block.calls) add_sum(block, program_.at(call.value));
       return;
     }
-    const std::optional<Phase> phase = phase_named(block.name);
-    ATOLL_ASSERT(phase.has_value(), "{}", block.name);
-    BlockCost cost{.place = place_of(block, *phase)};
-    cost.seconds = by_rank(cost.place, [&](int rank) { return seconds_of(block, rank); });
+    BlockCost cost{.place = place_of(block, phase)};
+    cost.seconds.resize(counts_.size());
+    for (int rank = 0; rank < ranks(); ++rank) {
+      cost.seconds[static_cast<std::size_t>(rank)] =
+          seconds_of(block, rank) * factor(rank, cost.place);
+    }
     for (const Value aggregate : block.begins) {
       cost.begins.push_back(messages_of(block, program_.at(aggregate)));
     }
@@ -104,54 +102,61 @@ class ScopeReader {
       // Two doubles per column.
       piece.sum_s = sum_seconds(setting_.topology, 16 * static_cast<double>(op.columns), {});
     }
-    piece.sum_s *= setting_.corrections.factor(0, place);
+    piece.sum_s *= factor(0, place);
     pieces_.emplace_back();
   }
 
   // Calls without a span of their own, wherever they stand.
   void add_rest() {
     BlockCost rest{.place = {Phase::kRest, -1, false}};
-    rest.seconds = by_rank(rest.place, [&](int rank) {
-      double seconds = 0;
-      for (const Block& block : schedule_.blocks) {
-        if (block.name == nullptr) seconds += seconds_of(block, rank);
+    rest.seconds.resize(counts_.size());
+    for (int b = 0; b < std::ssize(programs_.phases); ++b) {
+      if (programs_.phases[static_cast<std::size_t>(b)] != Phase::kRest) continue;
+      for (int rank = 0; rank < ranks(); ++rank) {
+        rest.seconds[static_cast<std::size_t>(rank)] += seconds_of(block_at(b), rank);
       }
-      return seconds;
-    });
+    }
+    for (int rank = 0; rank < ranks(); ++rank) {
+      rest.seconds[static_cast<std::size_t>(rank)] *= factor(rank, rest.place);
+    }
     pieces_.back().blocks.push_back(std::move(rest));
   }
 
   MessageCost messages_of(const Block& block, const Operation& op) const {
     const bool quantized = decisions_.bits < 32;
-    MessageCost cost{
-        .direction = op.messages.direction,
-        .returned = op.returns_rows(),
-        .recomputation = op.decided.fetches_rest || covers_ ? decisions_.recomputation : nullptr,
-        .rest = op.decided.fetches_rest,
-        .covers = covers_,
-        .row_bytes = mean_message_bytes(decisions_.bits, op.message_columns())};
+    MessageCost cost{.direction = op.messages.direction,
+                     .returned = op.returns_rows(),
+                     .recomputation = op.decided.fetches_rest || programs_.covers
+                                          ? decisions_.recomputation
+                                          : nullptr,
+                     .rest = op.decided.fetches_rest,
+                     .covers = programs_.covers,
+                     .row_bytes = mean_message_bytes(decisions_.bits, op.message_columns()),
+                     .unpacks = quantized};
     const auto moved = [&](int rank, std::int64_t rows) {
       return quantized
                  ? quantize_seconds(device(rank), rows, op.message_columns())
                  : elementwise_seconds(device(rank), kFloatBytes * static_cast<double>(2 * rows) *
                                                          static_cast<double>(op.message_columns()));
     };
-    cost.pack_s = by_rank(place_of(block, Phase::kPack),
-                          [&](int rank) { return moved(rank, counts(rank).sent_for(op).rows); });
-    cost.post_s = by_rank(place_of(block, Phase::kPost), [&](int rank) {
-      return counts(rank).sent_for(op).packets * kPostSeconds;
-    });
-    if (!quantized) return cost;
-    cost.unpack_s = by_rank(place_of(block, Phase::kUnpack), [&](int rank) {
-      return moved(rank, counts(rank).shape.rows.received_for(op));
-    });
+    const PhasePlace pack = place_of(block, Phase::kPack);
+    const PhasePlace post = place_of(block, Phase::kPost);
+    const PhasePlace unpack = place_of(block, Phase::kUnpack);
+    cost.ranks.resize(counts_.size());
+    for (int rank = 0; rank < ranks(); ++rank) {
+      const MessageRows& sent = counts(rank).sent_for(op);
+      MessageCost::Seconds& own = cost.ranks[static_cast<std::size_t>(rank)];
+      own.pack_s = moved(rank, sent.rows) * factor(rank, pack);
+      own.post_s = sent.packets * kPostSeconds * factor(rank, post);
+      if (quantized)
+        own.unpack_s = moved(rank, counts(rank).shape.rows.received_for(op)) * factor(rank, unpack);
+    }
     return cost;
   }
 
   const EpochSetting& setting_;
+  const TrainingPrograms& programs_;
   const Program& program_;
-  const Schedule& schedule_;
-  bool covers_;
   const LayerPlan& decisions_;
   std::span<const RankCounts> counts_;
   std::vector<PieceCost> pieces_;
@@ -250,11 +255,16 @@ const std::vector<int>& EpochCosts::numbers_of(const EpochSetting& setting, int 
           .read(scope);
   std::vector<int>& numbers = place->second;
   for (std::size_t p = 0; p < pieces.size(); ++p) {
-    std::vector<int> known;
-    for (const auto& [other, theirs] : costs.known) {
-      if (other.cut == key.cut && p < theirs.size()) known.push_back(theirs[p]);
+    const auto equal = std::ranges::find_if(costs.known, [&](const auto& other) {
+      return other.first.cut == key.cut && p < other.second.size() &&
+             piece(other.second[p]) == pieces[p];
+    });
+    if (equal != costs.known.end()) {
+      numbers.push_back(equal->second[p]);
+    } else {
+      numbers.push_back(static_cast<int>(pieces_.size()));
+      pieces_.push_back(std::move(pieces[p]));
     }
-    numbers.push_back(number_of(std::move(pieces[p]), known));
   }
   return numbers;
 }
@@ -267,14 +277,6 @@ std::span<const RankCounts> EpochCosts::counts(
     counts.push_back(rank_counts(partition, rank, programs_.any().covers, recomputation.get()));
   }
   return counts;
-}
-
-int EpochCosts::number_of(PieceCost&& piece, std::span<const int> known) {
-  for (const int number : known) {
-    if (this->piece(number) == piece) return number;
-  }
-  pieces_.push_back(std::move(piece));
-  return static_cast<int>(pieces_.size()) - 1;
 }
 
 }  // namespace atl

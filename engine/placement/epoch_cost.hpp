@@ -32,10 +32,14 @@ struct MessageCost {
   bool rest = false;
   bool covers = false;
   double row_bytes = 0;
-  // By rank; unpack_s: empty where messages are received in place.
-  std::vector<double> pack_s = {};
-  std::vector<double> post_s = {};
-  std::vector<double> unpack_s = {};
+  bool unpacks = false;  // false: messages are received in place
+  struct Seconds {
+    double pack_s = 0;
+    double post_s = 0;
+    double unpack_s = 0;
+    bool operator==(const Seconds&) const = default;
+  };
+  std::vector<Seconds> ranks = {};  // by rank
 
   std::int64_t rows(const PartitionQuality& partition, int from, int to) const;
   bool operator==(const MessageCost&) const = default;
@@ -97,8 +101,6 @@ class EpochCosts {
   };
 
   const std::vector<int>& numbers_of(const EpochSetting& setting, int scope, const ScopeKey& key);
-  // The number of a piece: that of an equal one of these, or a new one.
-  int number_of(PieceCost&& piece, std::span<const int> known);
 
   const Topology& topology_;
   ProgramsByOrder& programs_;

@@ -85,8 +85,9 @@ class TaskWriter {
   // Packs and sends the m-th messages under way.
   void post(int from, std::size_t m, PhasePlace place) {
     const MessageCost& messages = sent_[m];
+    const MessageCost::Seconds& seconds = messages.ranks[static_cast<std::size_t>(from)];
     place.phase = Phase::kPack;
-    const TaskId packed = compute(from, place, messages.pack_s[static_cast<std::size_t>(from)]);
+    const TaskId packed = compute(from, place, seconds.pack_s);
     cut(from);
     const SimTask packet = {.kind = TaskKind::kTransfer,
                             .name = "packet",
@@ -111,7 +112,7 @@ class TaskWriter {
       before = to;
     }
     place.phase = Phase::kPost;
-    compute(from, place, messages.post_s[static_cast<std::size_t>(from)]);
+    compute(from, place, seconds.post_s);
   }
 
   // Packets to these two ranks count as one task.
@@ -141,17 +142,14 @@ class TaskWriter {
   // Waits for what is under way. Where nothing must be unpacked, the next block waits.
   void unpack(PhasePlace place) {
     place.phase = Phase::kUnpack;
-    waits_ = std::ranges::none_of(
-        sent_, [](const MessageCost& messages) { return !messages.unpack_s.empty(); });
+    waits_ = std::ranges::none_of(sent_, &MessageCost::unpacks);
     if (waits_) return;
     for (int rank = 0; rank < ranks_; ++rank) {
       const std::span<const TaskId> after = arrivals(rank);
       if (after.empty()) continue;
       double seconds = 0;
       for (const MessageCost& messages : sent_) {
-        if (!messages.unpack_s.empty()) {
-          seconds += messages.unpack_s[static_cast<std::size_t>(rank)];
-        }
+        seconds += messages.ranks[static_cast<std::size_t>(rank)].unpack_s;
       }
       compute(rank, place, seconds, after);
     }
@@ -188,17 +186,22 @@ void add_stage_tasks(const EpochSetting& setting, const EpochCosts& costs,
   for (const int piece : stage) writer.add(costs.piece(piece));
 }
 
-double lower_bound_seconds(const Topology& topology, const TaskGraph& graph) {
-  std::vector<double> computing(static_cast<std::size_t>(graph.ranks()), 0);
-  CardLoad cards(topology);
+std::vector<double> computing_seconds(const TaskGraph& graph) {
+  std::vector<double> seconds(static_cast<std::size_t>(graph.ranks()), 0);
   for (const SimTask& task : graph.tasks()) {
     if (task.kind == TaskKind::kCompute) {
-      computing[static_cast<std::size_t>(task.rank)] += task.seconds;
-    } else if (task.kind == TaskKind::kTransfer) {
-      cards.add(task.rank, task.destination, task.bytes);
+      seconds[static_cast<std::size_t>(task.rank)] += task.seconds;
     }
   }
-  return std::max(std::ranges::max(computing), cards.seconds());
+  return seconds;
+}
+
+double lower_bound_seconds(const Topology& topology, const TaskGraph& graph) {
+  CardLoad cards(topology);
+  for (const SimTask& task : graph.tasks()) {
+    if (task.kind == TaskKind::kTransfer) cards.add(task.rank, task.destination, task.bytes);
+  }
+  return std::max(std::ranges::max(computing_seconds(graph)), cards.seconds());
 }
 
 }  // namespace atl

@@ -37,6 +37,8 @@ void for_each_stage(const EpochCosts& costs, std::span<const int> pieces, const 
 void add_stage_tasks(const EpochSetting& setting, const EpochCosts& costs,
                      std::span<const int> stage, TaskGraph& graph);
 
+// Seconds that each rank computes.
+std::vector<double> computing_seconds(const TaskGraph& graph);
 // No schedule of these tasks can end earlier: the busiest rank's work, or a network card's bytes.
 double lower_bound_seconds(const Topology& topology, const TaskGraph& graph);
 

@@ -41,18 +41,15 @@ class ShapeReader {
                "backward_rows"}) {}
 
   GraphShape read() {
-    const Json& format = root_.required("format", std::to_string(kShapeFormat));
-    if (format != kShapeFormat) root_.refuse("format", format, std::to_string(kShapeFormat));
+    root_.require_format(kShapeFormat);
     shape_.name = root_.text("name", "names");
     shape_.nodes = root_.whole("nodes", 1, kMostNodes);
     shape_.edges = root_.whole("edges", 0, kMostEdges);
     shape_.features = root_.whole("features", 1, kMostColumns);
     shape_.classes = root_.whole("classes", 1, kMostColumns);
-    if (root_.has("relations")) shape_.relations = root_.whole("relations", 1, kMostTypes);
-    if (root_.has("edge_features")) {
-      shape_.edge_features = root_.whole("edge_features", 1, kMostColumns);
-    }
-    if (root_.has("node_types")) shape_.node_types = root_.whole("node_types", 1, kMostTypes);
+    shape_.relations = root_.whole_or("relations", 1, kMostTypes, 0);
+    shape_.edge_features = root_.whole_or("edge_features", 1, kMostColumns, 0);
+    shape_.node_types = root_.whole_or("node_types", 1, kMostTypes, 0);
     const Json& parts = root_.required("parts", "lists of parts, and objects for equal parts");
     if (parts.is_array() && !parts.empty() && parts.size() <= kMaxParts) {
       read_parts(parts);

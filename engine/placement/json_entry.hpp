@@ -52,6 +52,18 @@ struct JsonEntry {
     return found.get<std::int64_t>();
   }
 
+  // The same, but `otherwise` where the field is absent.
+  std::int64_t whole_or(const char* field, std::int64_t least, std::int64_t most,
+                        std::int64_t otherwise) const {
+    return has(field) ? whole(field, least, most) : otherwise;
+  }
+
+  // The field 'format', which must be this one.
+  void require_format(int format) const {
+    const Json& found = required("format", std::to_string(format));
+    if (found != format) refuse("format", found, std::to_string(format));
+  }
+
   std::string text(const char* field, const char* allowed) const {
     const Json& found = required(field, allowed);
     if (!found.is_string() || found.get<std::string>().empty()) refuse(field, found, allowed);

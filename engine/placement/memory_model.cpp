@@ -55,9 +55,16 @@ DataMemory data_memory(const DataCounts& counts) {
           .graph = directions * (8 * counts.nodes + of_edge * counts.edges)};
 }
 
-double training_bytes(const TrainingPrograms& programs, const RankCounts& counts,
-                      const Device& device) {
-  return static_cast<double>(training_memory(programs, counts, device.kind).total());
+std::vector<double> training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers) {
+  const TrainingPrograms programs(planned_model(setting.model, layers));
+  std::vector<double> bytes;
+  for (int rank = 0; rank < setting.topology.ranks(); ++rank) {
+    const RankCounts counts =
+        rank_counts(setting.partition, rank, programs.covers, recomputation_of(layers).get());
+    const std::string& kind = setting.topology.device(rank).kind;
+    bytes.push_back(static_cast<double>(training_memory(programs, counts, kind).total()));
+  }
+  return bytes;
 }
 
 std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
@@ -94,12 +101,12 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
   return bytes;
 }
 
-double training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers, int rank) {
-  const TrainingPrograms programs(planned_model(setting.model, layers));
-  return training_bytes(
-      programs,
-      rank_counts(setting.partition, rank, programs.covers, recomputation_of(layers).get()),
-      setting.topology.device(rank));
+double missing_bytes(const Topology& topology, std::span<const double> bytes) {
+  double missing = 0;
+  for (std::size_t r = 0; r < bytes.size(); ++r) {
+    missing += std::max(0.0, bytes[r] - topology.devices[r].memory_bytes);
+  }
+  return missing;
 }
 
 double shard_bytes(const EpochSetting& setting, int rank) {

@@ -34,17 +34,15 @@ struct DataCounts {
 };
 DataMemory data_memory(const DataCounts& counts);
 
-// The bytes of Trainer::bytes_needed() on a rank with this device: values, parameters and buffers
-// of exact exchange.
-double training_bytes(const TrainingPrograms& programs, const RankCounts& counts,
-                      const Device& device);
-// The same with everything made anew.
-double training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers, int rank);
+// The bytes of Trainer::bytes_needed() by rank: values, parameters and buffers of exact exchange.
+std::vector<double> training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers);
 // More than the part of that which the scopes of layer `layer` account for; -1: all other scopes,
 // and parameters. By rank, as `counts` are. Depends on the plan of this layer alone, so it can be
 // kept.
 std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
                                  std::span<const RankCounts> counts, const Topology& topology);
+// By how much ranks lack memory for these bytes, all together.
+double missing_bytes(const Topology& topology, std::span<const double> bytes);
 // The bytes of the shard of the rank: features, and the graph in both directions.
 double shard_bytes(const EpochSetting& setting, int rank);
 

@@ -10,14 +10,8 @@ namespace atl {
 namespace {
 
 // So many evaluations take a fraction of a second at most where epochs are simulated exactly.
-constexpr double kFewChoices = 2000;
-constexpr double kFewApproximateChoices = 500;
-
-double choices_of(const SearchSpace& space) {
-  double choices = 1;
-  for (int d = 0; d < space.decisions(); ++d) choices *= space.options(d);
-  return choices;
-}
+constexpr std::uint64_t kFewChoices = 2000;
+constexpr std::uint64_t kFewApproximateChoices = 500;
 
 double ms(double seconds) { return 1000 * seconds; }
 
@@ -55,8 +49,8 @@ SearchResult search_plan(PlanSpace& space, const PlanRequest& request) {
   std::string name = request.search;
   if (name == "auto") {
     const bool exact = space.topology().ranks() <= kMostExactRanks;
-    const double few = exact ? kFewChoices : kFewApproximateChoices;
-    name = choices_of(space) <= few ? "exhaustive" : "greedy";
+    const std::uint64_t few = exact ? kFewChoices : kFewApproximateChoices;
+    name = count_choices(space) <= few ? "exhaustive" : "greedy";
   }
   SearchResult found;
   if (name == "none") {

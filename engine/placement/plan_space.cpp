@@ -101,9 +101,7 @@ void PlanSpace::add_gradient_sums() {
 }
 
 const SumRoute& PlanSpace::gradient_sum(std::span<const int> choice) const {
-  const int option =
-      gradient_decision_ < 0 ? 0 : choice[static_cast<std::size_t>(gradient_decision_)];
-  return gradient_sums_[static_cast<std::size_t>(option)];
+  return gradient_sums_[static_cast<std::size_t>(option_of(choice, gradient_decision_))];
 }
 
 int PlanSpace::model_of(int decision) const {
@@ -132,8 +130,7 @@ std::vector<LayerPlan> PlanSpace::layers(std::span<const int> choice) const {
 }
 
 std::shared_ptr<const Recomputation> PlanSpace::recomputation(std::span<const int> choice) const {
-  if (halo_decision_ < 0) return nullptr;
-  const auto how = static_cast<HaloRows>(choice[static_cast<std::size_t>(halo_decision_)]);
+  const auto how = static_cast<HaloRows>(option_of(choice, halo_decision_));
   if (how == HaloRows::kFetched) return nullptr;
   const std::vector<LayerPlan> planned = fetching_layers(choice);
   if (!planned[0].algebra.cache_aggregate) return nullptr;
@@ -163,10 +160,9 @@ FactorPlan PlanSpace::gradient_sync(std::span<const int> choice) const {
 PlanCost PlanSpace::evaluate(std::span<const int> choice) {
   const std::vector<LayerPlan> planned = layers(choice);
   const EpochSetting epoch = setting(choice);
-  const int route =
-      gradient_decision_ < 0 ? 0 : choice[static_cast<std::size_t>(gradient_decision_)];
   PlanCost cost;
-  for_each_stage(costs_, costs_.pieces(epoch, choice[0], planned, route),
+  for_each_stage(costs_,
+                 costs_.pieces(epoch, choice[0], planned, option_of(choice, gradient_decision_)),
                  [&](std::span<const int> stage) { cost.seconds += stage_seconds(epoch, stage); });
   cost.missing_bytes = missing_bytes(choice, planned);
   return cost;
@@ -203,24 +199,9 @@ double PlanSpace::missing_bytes(std::span<const int> choice, std::span<const Lay
   last_missing_.emplace(key, 0);
   if (fits_surely(choice, planned)) return 0;
   const auto [place, is_new] = missing_.try_emplace(key);
-  if (is_new) place->second = sum_of_missing_bytes(choice, planned);
+  if (is_new) place->second = atl::missing_bytes(topology_, memory_bytes(choice));
   last_missing_->second = place->second;
   return place->second;
-}
-
-double PlanSpace::sum_of_missing_bytes(std::span<const int> choice,
-                                       std::span<const LayerPlan> planned) {
-  double missing = 0;
-  const TrainingPrograms programs(planned_model(model_, planned));
-  const auto counts = costs_.counts(cut(choice).quality, choice[0], recomputation_of(planned));
-  for (int rank = 0; rank < topology_.ranks(); ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    const Device& device = topology_.devices[r];
-    const double needed =
-        training_bytes(programs, counts[r], device) + shard_bytes(setting(choice), rank);
-    missing += std::max(0.0, needed - device.memory_bytes);
-  }
-  return missing;
 }
 
 bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPlan> planned) {
@@ -253,8 +234,13 @@ bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPl
   return true;
 }
 
-double PlanSpace::memory_bytes(std::span<const int> choice, int rank) const {
-  return training_bytes(setting(choice), layers(choice), rank) + shard_bytes(setting(choice), rank);
+std::vector<double> PlanSpace::memory_bytes(std::span<const int> choice) const {
+  const EpochSetting epoch = setting(choice);
+  std::vector<double> bytes = training_bytes(epoch, layers(choice));
+  for (std::size_t r = 0; r < bytes.size(); ++r) {
+    bytes[r] += shard_bytes(epoch, static_cast<int>(r));
+  }
+  return bytes;
 }
 
 std::string PlanSpace::decision_name(int decision) const {

@@ -8,10 +8,10 @@
 
 #include "engine/placement/cut_candidates.hpp"
 #include "engine/placement/epoch_tasks.hpp"
-#include "engine/placement/gradient_sync.hpp"
 #include "engine/placement/memory_model.hpp"
 #include "engine/placement/search.hpp"
 #include "engine/placement/simulator.hpp"
+#include "engine/placement/sufficient_factors.hpp"
 
 namespace atl {
 
@@ -38,8 +38,8 @@ class PlanSpace final : public SearchSpace {
   std::vector<LayerPlan> layers(std::span<const int> choice) const;
   // The tasks that evaluate() simulates, by phase.
   TaskGraph tasks(std::span<const int> choice, TaskDetail detail) const;
-  // The bytes that the plan takes on `rank`: training and its shard.
-  double memory_bytes(std::span<const int> choice, int rank) const;
+  // The bytes that the plan takes by rank: training and shards.
+  std::vector<double> memory_bytes(std::span<const int> choice) const;
   // The times of tasks(start(), kMerged): the epoch of evaluate(start()) as a whole, simulated when
   // it is first asked for.
   const TaskTimes& start_times() const;
@@ -60,6 +60,10 @@ class PlanSpace final : public SearchSpace {
     auto operator<=>(const RecomputationKey&) const = default;
   };
 
+  // 0 without that decision.
+  static int option_of(std::span<const int> choice, int decision) {
+    return decision < 0 ? 0 : choice[static_cast<std::size_t>(decision)];
+  }
   // Whether halo rows of the first layer's output can be computed, whatever the layers' orders.
   bool can_recompute() const;
   void add_gradient_sums();
@@ -80,8 +84,6 @@ class PlanSpace final : public SearchSpace {
   double stage_seconds(const EpochSetting& epoch, std::span<const int> stage);
   // By how much training and shards exceed the memory of ranks.
   double missing_bytes(std::span<const int> choice, std::span<const LayerPlan> planned);
-  // The same, by laying out the programs.
-  double sum_of_missing_bytes(std::span<const int> choice, std::span<const LayerPlan> planned);
   // True if every rank has room for more than training can need.
   bool fits_surely(std::span<const int> choice, std::span<const LayerPlan> planned);
   EpochSetting setting(std::span<const int> choice) const;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <utility>
+#include <vector>
 
 namespace atl {
 
@@ -17,6 +19,22 @@ class RandomDraws {
   int below(int n) { return static_cast<int>(unit() * n); }
   int between(double low, double high) {  // both included
     return static_cast<int>(low) + below(static_cast<int>(high) - static_cast<int>(low) + 1);
+  }
+  // An index, each as often as its share; they sum to 1.
+  int by_share(const std::vector<double>& shares) {
+    double left = unit();
+    const int last = static_cast<int>(shares.size()) - 1;
+    for (int k = 0; k < last; ++k) {
+      left -= shares[static_cast<std::size_t>(k)];
+      if (left < 0) return k;
+    }
+    return last;
+  }
+  template <typename T>
+  void shuffle(std::vector<T>& values) {
+    for (std::size_t k = values.size(); k > 1; --k) {
+      std::swap(values[k - 1], values[static_cast<std::size_t>(below(static_cast<int>(k)))]);
+    }
   }
   bool chance(double probability) { return unit() < probability; }
   // About normal, mean 0 and variance 1: a sum of twelve.

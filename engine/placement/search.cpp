@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.hpp"
 #include "engine/placement/search_state.hpp"
@@ -73,6 +74,29 @@ std::vector<double> uniform_prior(SearchSpace& space, std::span<const int> /*cho
                                   int decision) {
   const int options = space.options(decision);
   return std::vector<double>(static_cast<std::size_t>(options), 1.0 / options);
+}
+
+std::uint64_t count_choices(const SearchSpace& space) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t choices = 1;
+  for (int d = 0; d < space.decisions(); ++d) {
+    const int options = space.options(d);
+    ATOLL_ASSERT(options >= 1, "decision {} has {} options", d, options);
+    const auto factor = static_cast<std::uint64_t>(options);
+    choices = choices > kMost / factor ? kMost : choices * factor;
+  }
+  return choices;
+}
+
+std::vector<int> inherit(const SearchSpace& space, std::vector<int> start,
+                         std::span<const int> chosen) {
+  std::ranges::copy(chosen, start.begin());
+  for (int d = static_cast<int>(chosen.size()); d < space.decisions(); ++d) {
+    const int model = space.model_of(d);
+    ATOLL_ASSERT(model < d, "decision {} is modelled on {}", d, model);
+    if (model >= 0 && start[model] < space.options(d)) start[d] = start[model];
+  }
+  return start;
 }
 
 bool is_better(const PlanCost& a, const PlanCost& b) {

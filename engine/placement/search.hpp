@@ -32,6 +32,12 @@ class SearchSpace {
   virtual PlanCost evaluate(std::span<const int> choice) = 0;
 };
 
+// The full choice whose first decisions are `chosen`; the others inherit (model_of).
+std::vector<int> inherit(const SearchSpace& space, std::vector<int> start,
+                         std::span<const int> chosen);
+// As many choices as the space has; 2^64 - 1 where there are more.
+std::uint64_t count_choices(const SearchSpace& space);
+
 // Probabilities of the options of `decision` when those before it are chosen; sum 1.
 using Prior = std::function<std::vector<double>(SearchSpace& space, std::span<const int> chosen,
                                                 int decision)>;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/placement/search_moves.hpp"
 #include "engine/placement/search_state.hpp"
 
 namespace atl {
@@ -21,7 +20,7 @@ constexpr int kIdleCycles = 20;
 
 class Walk {
  public:
-  Walk(SearchSpace& space, const SearchOptions& options) : space_(space), state_(space, options) {
+  Walk(SearchSpace& space, const SearchOptions& options) : state_(space, options) {
     for (int d = 0; d < space.decisions(); ++d) {
       steps_ += kStepsPerAlternative * (space.options(d) - 1);
     }
@@ -45,7 +44,7 @@ class Walk {
     for (int step = 0; step < steps_ && !state_.complete(); ++step) {
       const double t = kHottest * std::pow(kColdest / kHottest, step / static_cast<double>(steps_));
       std::vector<int> next = choice;
-      if (!make_move(space_, state_, 0, draw_, next)) continue;
+      if (!state_.make_move(0, draw_, next)) continue;
       const std::optional<PlanCost> next_cost = state_.evaluate(next);
       if (!next_cost) return false;
       if (accepts(cost, *next_cost, t)) {
@@ -63,10 +62,9 @@ class Walk {
     return state_.draws().unit() < std::pow(from.seconds / to.seconds, 1 / temperature);
   }
 
-  SearchSpace& space_;
   SearchState state_;
-  DrawOption draw_ = [this](const std::vector<int>& choice, int decision) {
-    return draw_other_option(space_, state_, choice, decision);
+  SearchState::DrawOption draw_ = [this](const std::vector<int>& choice, int decision) {
+    return state_.draw_other_option(choice, decision);
   };
   int steps_ = 0;  // of a cycle
 };

@@ -11,7 +11,6 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "engine/placement/search_moves.hpp"
 #include "engine/placement/search_state.hpp"
 
 namespace atl {
@@ -144,13 +143,13 @@ class Tree {
 
   std::optional<PlanCost> walk_downhill(std::vector<int> choice, PlanCost cost, int first) {
     const int steps = kStepsPerDecision * (space_.decisions() - first);
-    const DrawOption draw = [this](const std::vector<int>& from, int d) {
+    const SearchState::DrawOption draw = [this](const std::vector<int>& from, int d) {
       return draw_by_prior(from, d);
     };
     for (int step = 0, seen = 0; step < steps && seen < kSeenPerStep * steps;) {
       std::vector<int> next = choice;
       const int before = state_.evaluations();
-      if (make_move(space_, state_, first, draw, next)) {
+      if (state_.make_move(first, draw, next)) {
         const std::optional<PlanCost> next_cost = state_.evaluate(next);
         if (!next_cost) return std::nullopt;
         if (!is_better(cost, *next_cost)) {
@@ -176,16 +175,9 @@ class Tree {
   // As often as the prior has it; so a decision that has what the prior points to seldom moves.
   int draw_by_prior(const std::vector<int>& choice, int d) {
     if (!prior_ || state_.draws().unit() < kUniformDraws) {
-      return draw_other_option(space_, state_, choice, d);
+      return state_.draw_other_option(choice, d);
     }
-    const std::vector<double>& prior = prior_of({choice.begin(), choice.begin() + d});
-    double left = state_.draws().unit();
-    int drawn = 0;
-    for (const int last = space_.options(d) - 1; drawn < last; ++drawn) {
-      left -= prior[drawn];
-      if (left < 0) break;
-    }
-    return drawn;
+    return state_.draws().by_share(prior_of({choice.begin(), choice.begin() + d}));
   }
 
   // An answer of the policy is worth remembering: it costs about as much as an evaluation.

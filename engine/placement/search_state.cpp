@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -10,17 +10,7 @@ namespace atl {
 
 namespace {
 
-std::uint64_t count_choices(const SearchSpace& space) {
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t choices = 1;
-  for (int d = 0; d < space.decisions(); ++d) {
-    const int options = space.options(d);
-    ATOLL_ASSERT(options >= 1, "decision {} has {} options", d, options);
-    const auto factor = static_cast<std::uint64_t>(options);
-    choices = choices > kMost / factor ? kMost : choices * factor;
-  }
-  return choices;
-}
+constexpr double kSwaps = 0.3;
 
 void check_budget(const SearchOptions& options) {
   if (options.evaluations < 1) {
@@ -84,6 +74,30 @@ std::optional<PlanCost> SearchState::evaluate(std::span<const int> choice) {
   }
   if (memory_ == Memory::kRemember) remembered_.emplace_hint(place, std::move(key), cost);
   return cost;
+}
+
+int SearchState::draw_other_option(const std::vector<int>& choice, int decision) {
+  const int other = draws_.below(space_.options(decision) - 1);
+  return other < choice[decision] ? other : other + 1;
+}
+
+bool SearchState::make_move(int first, const DrawOption& draw, std::vector<int>& choice) {
+  const int free = space_.decisions() - first;
+  if (free == 0) return false;
+  const int d = first + draws_.below(free);
+  if (draws_.unit() >= kSwaps) {
+    if (space_.options(d) == 1) return false;
+    const int option = draw(choice, d);
+    const bool moves = option != choice[d];
+    choice[d] = option;
+    return moves;
+  }
+  const int e = first + draws_.below(free);
+  if (choice[d] == choice[e] || choice[d] >= space_.options(e) || choice[e] >= space_.options(d)) {
+    return false;
+  }
+  std::swap(choice[d], choice[e]);
+  return true;
 }
 
 SearchResult SearchState::result() const {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -37,6 +38,13 @@ class SearchState {
   SearchResult result() const;
 
   RandomDraws& draws() { return draws_; }
+  // The option that `decision`, which has at least two, is to take; that of `choice` is no move.
+  using DrawOption = std::function<int(const std::vector<int>& choice, int decision)>;
+  int draw_other_option(const std::vector<int>& choice, int decision);
+  // From a choice to one beside it: changes `choice` at decisions from `first` on. Three moves in
+  // ten swap the options of two decisions: two parts change places, where moving one of them would
+  // overload a rank. False, and nothing changed: what was drawn is no move; draw again.
+  bool make_move(int first, const DrawOption& draw, std::vector<int>& choice);
 
  private:
   PlanCost evaluate_now(std::span<const int> choice);
@@ -47,7 +55,7 @@ class SearchState {
   Memory memory_;
   std::chrono::steady_clock::time_point began_;
   RandomDraws draws_;
-  std::uint64_t choices_;  // in the space; 2^64 - 1 where there are more
+  std::uint64_t choices_;  // in the space
   std::vector<int> start_;
   int evaluations_ = 0;
   std::map<std::vector<int>, PlanCost> remembered_;

@@ -3,23 +3,39 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <map>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/placement/min_cut.hpp"
 #include "engine/placement/sum_cost.hpp"
+#include "engine/program/operations/rules.hpp"
 
 namespace atl {
 
 namespace {
+
+constexpr std::int64_t kValueBytes = 4;
+
+// The product over the rows of all other ranks, on the rank that takes longest for it.
+double others_seconds(const EpochSetting& setting, const std::vector<std::int64_t>& rows,
+                      std::int64_t inputs, std::int64_t outputs) {
+  const std::int64_t total = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  double slowest = 0;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    slowest = std::max(slowest,
+                       gemm_seconds(setting.topology.devices[r], total - rows[r], inputs, outputs));
+  }
+  return slowest;
+}
 
 void check_factors(const FactorProblem& problem, const Topology& topology) {
   ATOLL_ASSERT(topology.ranks() == static_cast<int>(problem.rows.size()), "{} ranks, rows of {}",
                topology.ranks(), problem.rows.size());
   const auto columns = [&](int factor) {
     ATOLL_ASSERT(factor < static_cast<int>(problem.factors.size()), "factor {}", factor);
-    return factor < 0 ? 1 : problem.factors[factor].columns;
+    return factor < 0 ? 1 : problem.factors[factor];
   };
   for (const WeightMatrix& weight : problem.weights) {
     ATOLL_ASSERT(columns(weight.input_factor) == weight.inputs, "{}", weight.name);
@@ -45,24 +61,23 @@ class Costs {
     std::vector<double> blocks;
     for (int r = 0; r < ranks_; ++r) {
       blocks.push_back(static_cast<double>(reduce_block(count, r, ranks_).count) *
-                       static_cast<double>(problem_.gradient_value_bytes));
+                       static_cast<double>(kValueBytes));
     }
     return step_seconds([&](int /*from*/, int to) { return blocks[to]; }) +
            step_seconds([&](int from, int /*to*/) { return blocks[from]; });
   }
 
-  double factor_seconds(const SufficientFactor& factor) const {
+  double factor_seconds(std::int64_t columns) const {
     return step_seconds([&](int from, int /*to*/) {
-      return static_cast<double>(problem_.rows[from] * factor.columns *
-                                 problem_.factor_value_bytes);
+      return static_cast<double>(problem_.rows[from] * columns * kValueBytes);
     });
   }
 
   std::int64_t most_all_reduce_bytes(const WeightMatrix& weight) const {
     std::int64_t most = 0;
     for (int r = 0; r < ranks_; ++r) {
-      most = std::max(most, all_reduce_bytes(weight.inputs * weight.outputs,
-                                             problem_.gradient_value_bytes, r, ranks_));
+      most =
+          std::max(most, all_reduce_bytes(weight.inputs * weight.outputs, kValueBytes, r, ranks_));
     }
     return most;
   }
@@ -70,10 +85,10 @@ class Costs {
   std::int64_t most_factor_bytes(const WeightMatrix& weight) const {
     std::int64_t columns = 0;
     for (const int factor : {weight.input_factor, weight.output_factor}) {
-      if (factor >= 0) columns += problem_.factors[factor].columns;
+      if (factor >= 0) columns += problem_.factors[factor];
     }
     const std::int64_t rows = *std::ranges::max_element(problem_.rows);
-    return rows * columns * problem_.factor_value_bytes * (ranks_ - 1);
+    return rows * columns * kValueBytes * (ranks_ - 1);
   }
 
  private:
@@ -105,9 +120,9 @@ CutProblem factor_cut(const FactorProblem& problem, const Costs& costs) {
     }
     cut.pairs.push_back({.low = w, .high = weights + factors, .weight = kForbidden});
   }
-  for (const SufficientFactor& factor : problem.factors) {
+  for (const std::int64_t columns : problem.factors) {
     cut.if_zero.push_back(0);
-    cut.if_one.push_back(costs.factor_seconds(factor) + costs.latency());
+    cut.if_one.push_back(costs.factor_seconds(columns) + costs.latency());
   }
   cut.if_zero.push_back(weights > 0 ? 2 * costs.latency() : 0.0);
   cut.if_one.push_back(0);
@@ -155,6 +170,34 @@ std::string make_summary(const FactorProblem& problem, const FactorPlan& plan) {
 }
 
 }  // namespace
+
+FactorProblem factor_problem(const EpochSetting& setting, std::span<const LayerPlan> layers) {
+  const Program program = model_program(planned_model(setting.model, layers), Pass::kTraining);
+  FactorProblem problem;
+  for (const PartQuality& part : setting.partition.parts) problem.rows.push_back(part.nodes);
+  std::map<Value, int> factors;
+  const auto factor = [&](Value value) {
+    const auto [place, is_new] = factors.try_emplace(value, std::ssize(problem.factors));
+    if (is_new) problem.factors.push_back(program.at(value).columns);
+    return place->second;
+  };
+  for (const Operation& op : program.operations) {
+    if (!op.is(rules::kWeightGradient)) continue;
+    const DeclaredParameter& weight = program.parameters[static_cast<std::size_t>(op.parameter)];
+    // A weight that several values are multiplied with has rows of its own for each.
+    const std::int64_t inputs = weight_rows(program, op);
+    problem.weights.push_back({weight.name, inputs, weight.columns, factor(op.inputs[0]),
+                               factor(op.inputs[1]),
+                               others_seconds(setting, problem.rows, inputs, weight.columns)});
+  }
+  // As they were declared: backward goes through the layers from the last one.
+  const auto declared = [&](const WeightMatrix& weight) {
+    return std::ranges::find(program.parameters, weight.name, &DeclaredParameter::name) -
+           program.parameters.begin();
+  };
+  std::ranges::sort(problem.weights, {}, declared);
+  return problem;
+}
 
 FactorPlan plan_sufficient_factors(const FactorProblem& problem, const Topology& topology) {
   check_factors(problem, topology);

@@ -8,16 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/placement/topology.hpp"
+#include "engine/placement/epoch_cost.hpp"
 
 namespace atl {
-
-// Rows that a rank would send to all others: the inputs of a product, or the gradient of its
-// outputs. Weights may share it, as the two of a GraphSAGE layer do; it travels once.
-struct SufficientFactor {
-  std::string name;
-  std::int64_t columns = 0;
-};
 
 // [inputs, outputs]; its gradient is the input factor, transposed, times the output factor.
 struct WeightMatrix {
@@ -32,11 +25,12 @@ struct WeightMatrix {
 };
 
 struct FactorProblem {
-  std::vector<SufficientFactor> factors;
+  // Columns of the rows that a rank would send to all others: the inputs of a product, or the
+  // gradient of its outputs. Weights may share a factor, as the two of a GraphSAGE layer do; it
+  // travels once.
+  std::vector<std::int64_t> factors;
   std::vector<WeightMatrix> weights;
-  std::vector<std::int64_t> rows;         // by rank: inner nodes
-  std::int64_t gradient_value_bytes = 4;  // of all-reduce
-  std::int64_t factor_value_bytes = 4;    // 4 or, where rows are stored as bf16, 2
+  std::vector<std::int64_t> rows;  // by rank: inner nodes
 };
 
 struct WeightChoice {
@@ -54,6 +48,9 @@ struct FactorPlan {
   double bound_s = 0;   // no plan takes less: the value of a maximum flow; equal but for rounding
   std::string summary;  // "SFB pays for 0 of 3 weights because ..."
 };
+
+// One weight per gradient that is a product; biases and norms, which are sums, are not asked about.
+FactorProblem factor_problem(const EpochSetting& setting, std::span<const LayerPlan> layers);
 
 // The plan of least time, all-reduce where both take equally long. Times add up over weights and
 // factors. All gradients that are summed travel in one all-reduce of two steps, from every rank to

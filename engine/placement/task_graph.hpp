@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "base/error.hpp"
+
 namespace atl {
 
 using TaskId = std::int32_t;
@@ -33,9 +35,24 @@ struct SimTask {
 
 class TaskGraph {
  public:
-  explicit TaskGraph(int ranks) : ranks_(ranks) {}
+  explicit TaskGraph(int ranks) : ranks_(ranks) {
+    constexpr std::size_t kUsual = 256;  // tasks of a stage on a few ranks: none makes it grow
+    tasks_.reserve(kUsual);
+    dependencies_.reserve(kUsual);
+    dependency_end_.reserve(kUsual);
+  }
   // Adds a task that starts when all of `after` (earlier tasks) have ended; returns its id.
-  TaskId add(const SimTask& task, std::span<const TaskId> after = {});
+  TaskId add(const SimTask& task, std::span<const TaskId> after = {}) {
+    const TaskId id = size();
+    ATOLL_ASSERT(task.kind == TaskKind::kDelay || (task.rank >= 0 && task.rank < ranks_));
+    tasks_.push_back(task);
+    for (const TaskId earlier : after) {
+      ATOLL_ASSERT(earlier >= 0 && earlier < id);
+      dependencies_.push_back(earlier);
+    }
+    dependency_end_.push_back(static_cast<std::int32_t>(dependencies_.size()));
+    return id;
+  }
 
   int ranks() const { return ranks_; }
   TaskId size() const { return static_cast<TaskId>(tasks_.size()); }
@@ -48,7 +65,11 @@ class TaskGraph {
     return {dependencies_.data() + begin, dependencies_.data() + dependency_end_[i]};
   }
   // Forgets all tasks and keeps their memory.
-  void clear();
+  void clear() {
+    tasks_.clear();
+    dependencies_.clear();
+    dependency_end_.clear();
+  }
 
  private:
   int ranks_;

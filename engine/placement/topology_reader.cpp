@@ -85,8 +85,7 @@ class TopologyReader {
       : root_(json, place, {"format", "hosts", "ranks", "links"}) {}
 
   Topology read() {
-    const Json& format = root_.required("format", "1");
-    if (format != 1) root_.refuse("format", format, "1");
+    root_.require_format(1);
     read_list("hosts", [&](const Json& json, const std::string& place) { read_host(json, place); });
     read_list("ranks", [&](const Json& json, const std::string& place) { read_rank(json, place); });
     require_ranks();
@@ -121,8 +120,7 @@ class TopologyReader {
     Host host{name, host_limit(entry, "send_mbit_per_s"), host_limit(entry, "receive_mbit_per_s")};
     const int first = static_cast<int>(topology_.hosts.size());
     if (first >= kMaxParts) fail_input("{}: more than {} hosts", place, kMaxParts);
-    const int count =
-        entry.has("count") ? static_cast<int>(entry.whole("count", 1, kMaxParts - first)) : 1;
+    const auto count = static_cast<int>(entry.whole_or("count", 1, kMaxParts - first, 1));
     name_group(entry, name, {first, count});
     for (int i = 0; i < count; ++i) {
       if (entry.has("count")) {
@@ -157,7 +155,7 @@ class TopologyReader {
     }
     const int room = (kMaxParts - topology_.ranks()) / hosts.count;
     if (room == 0) fail_input("{}: more than {} ranks in all", entry.place, kMaxParts);
-    const int count = entry.has("count") ? static_cast<int>(entry.whole("count", 1, room)) : 1;
+    const auto count = static_cast<int>(entry.whole_or("count", 1, room, 1));
     for (int host = hosts.first; host < hosts.first + hosts.count; ++host) {
       device.host = host;
       topology_.devices.insert(topology_.devices.end(), static_cast<std::size_t>(count), device);

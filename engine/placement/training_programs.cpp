@@ -8,7 +8,16 @@ TrainingPrograms::TrainingPrograms(const ModelConfig& model)
       evaluation(model_program(model, Pass::kEvaluation)),
       covers(covers_messages(model, training)),
       training_schedule(schedule(training)),
-      evaluation_schedule(schedule(evaluation)) {}
+      evaluation_schedule(schedule(evaluation)),
+      blocks_of_scope(training.scopes.size()) {
+  for (const Block& block : training_schedule.blocks) {
+    blocks_of_scope[static_cast<std::size_t>(block.scope)].push_back(
+        static_cast<int>(phases.size()));
+    const auto phase = block.name == nullptr ? Phase::kRest : phase_named(block.name);
+    ATOLL_ASSERT(phase.has_value(), "{}", block.name);
+    phases.push_back(*phase);
+  }
+}
 
 const TrainingPrograms& ProgramsByOrder::of(const LayerAlgebra& algebra, bool recomputes) {
   for (const Known& known : known_) {

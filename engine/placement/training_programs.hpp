@@ -3,6 +3,7 @@
 
 #include <deque>
 
+#include "engine/placement/cost_model.hpp"
 #include "engine/plan/layer_plan.hpp"
 #include "engine/program/schedule.hpp"
 
@@ -18,6 +19,9 @@ struct TrainingPrograms {
   bool covers;  // see covers_messages()
   Schedule training_schedule;
   Schedule evaluation_schedule;
+  // Of training_schedule.blocks: the phase of each, kRest without a span, and those of each scope.
+  std::vector<Phase> phases;
+  std::vector<std::vector<int>> blocks_of_scope;
 };
 
 // Programs of a model in which all layers have one order, each made once. What a scope of a program

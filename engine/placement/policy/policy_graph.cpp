@@ -7,7 +7,6 @@
 
 #include "base/error.hpp"
 #include "engine/placement/policy/policy_features.hpp"
-#include "engine/placement/search_moves.hpp"
 
 namespace atl {
 
@@ -17,6 +16,16 @@ namespace {
 float share(double x) { return static_cast<float>(std::log1p(20 * x) / 3); }
 // Changes in shares of an epoch: 1 % is 0.24, 10 % 1.2.
 float change(double x) { return static_cast<float>(std::asinh(50 * x) / 2); }
+
+// Features of a node: its kind, and that kind's values from column `first` on.
+template <std::size_t kValues>
+std::vector<float> node_of(PolicyNodeColumn kind, PolicyNodeColumn first,
+                           const std::array<float, kValues>& values) {
+  std::vector<float> features(policy_node_features().size(), 0.0F);
+  features[kind] = 1;
+  std::ranges::copy(values, features.begin() + first);
+  return features;
+}
 
 double greatest(const std::vector<double>& values) { return *std::ranges::max_element(values); }
 
@@ -35,14 +44,10 @@ double fastest_link(const Topology& topology) {
   return fastest;
 }
 
-double missing_share(const PlanSpace& space, std::span<const int> choice) {
-  double missing = 0, memory = 0;
-  for (int r = 0; r < space.topology().ranks(); ++r) {
-    const double has = space.topology().device(r).memory_bytes;
-    missing += std::max(0.0, space.memory_bytes(choice, r) - has);
-    memory += has;
-  }
-  return missing / memory;
+double missing_share(const Topology& topology, std::span<const double> memory) {
+  double all = 0;
+  for (const Device& device : topology.devices) all += device.memory_bytes;
+  return missing_bytes(topology, memory) / all;
 }
 
 }  // namespace
@@ -120,9 +125,9 @@ void PolicyGraphMaker::add_node(Draft& draft, const std::vector<float>& features
   all.insert(all.end(), features.begin(), features.end());
 }
 
-float PolicyGraphMaker::memory_used(std::span<const int> choice, int rank) const {
-  const double has = topology_.device(rank).memory_bytes;
-  return static_cast<float>(std::min(4.0, space_.memory_bytes(choice, rank) / has));
+float PolicyGraphMaker::memory_used(std::span<const double> memory, int rank) const {
+  const double used = memory[static_cast<std::size_t>(rank)];
+  return static_cast<float>(std::min(4.0, used / topology_.device(rank).memory_bytes));
 }
 
 std::vector<float> PolicyGraphMaker::group_features(const Workload& base, int rank, int slot,
@@ -135,8 +140,6 @@ std::vector<float> PolicyGraphMaker::group_features(const Workload& base, int ra
     ++all;
     if (d < decision) ++decided;
   }
-  std::vector<float> features(policy_node_features().size(), 0.0F);
-  features[kIsGroup] = 1;
   const std::array<float, kDevice - kGroup> values = {
       share(per_epoch(load.compute)),
       share(per_epoch(load.collective)),
@@ -153,12 +156,12 @@ std::vector<float> PolicyGraphMaker::group_features(const Workload& base, int ra
       influences_[static_cast<std::size_t>(decision)][g] ? 1.0F : 0.0F,
       static_cast<float>(slot) / static_cast<float>(base.slots),
       slot == layers_ ? 1.0F : 0.0F};
-  std::ranges::copy(values, features.begin() + kGroup);
-  return features;
+  return node_of(kIsGroup, kGroup, values);
 }
 
 std::vector<float> PolicyGraphMaker::device_features(const Workload& base,
-                                                     std::span<const int> choice, int rank) const {
+                                                     std::span<const double> memory,
+                                                     int rank) const {
   constexpr std::int64_t kColumns = 64;
   const auto r = static_cast<std::size_t>(rank);
   const Device& device = topology_.devices[r];
@@ -166,8 +169,6 @@ std::vector<float> PolicyGraphMaker::device_features(const Workload& base,
   for (int other = 0; other < topology_.ranks(); ++other) {
     if (other != rank) bandwidth = std::max(bandwidth, topology_.link(rank, other).bytes_per_s);
   }
-  std::vector<float> features(policy_node_features().size(), 0.0F);
-  features[kIsDevice] = 1;
   const std::array<float, kCandidate - kDevice> values = {
       relative_speed(topology_, rank,
                      [](const Device& d) { return rate_at(d.spmm_bytes_per_s, kColumns); }),
@@ -175,14 +176,13 @@ std::vector<float> PolicyGraphMaker::device_features(const Workload& base,
                      [](const Device& d) { return rate_at(d.gemm_flop_per_s, kColumns); }),
       relative_speed(topology_, rank, [](const Device& d) { return d.elementwise_bytes_per_s; }),
       relative_speed(topology_, rank, [](const Device& d) { return d.quantize_bytes_per_s; }),
-      memory_used(choice, rank), static_cast<float>(utilisation_[r]),
+      memory_used(memory, rank), static_cast<float>(utilisation_[r]),
       share(per_epoch(base.computing[r])),
       share(per_epoch(base.card_seconds[static_cast<std::size_t>(device.host)])),
       static_cast<float>(std::log2(topology_.ranks()) / 4),
       // The share of its time that messages take while its fastest link is full.
       share(device.polling_share + device.progress_s_per_byte * bandwidth)};
-  std::ranges::copy(values, features.begin() + kDevice);
-  return features;
+  return node_of(kIsDevice, kDevice, values);
 }
 
 void PolicyGraphMaker::add_groups(const Workload& base, int decision, Draft& draft) const {
@@ -226,20 +226,17 @@ void PolicyGraphMaker::add_candidate(const Workload& base, const Option& option,
   const auto changed = [&](double after, double before) {
     return change(per_epoch(after - before));
   };
-  std::vector<float> features(policy_node_features().size(), 0.0F);
-  features[kIsCandidate] = 1;
   const std::array<float, kNodeColumns - kCandidate> values = {
       changed(load.lower_bound, base.lower_bound),
       changed(load.slowest_rank, base.slowest_rank),
       changed(load.slowest_steps, base.slowest_steps),
       changed(greatest(load.computing), greatest(base.computing)),
       changed(greatest(load.card_seconds), greatest(base.card_seconds)),
-      share(missing_share(space_, option.choice)),
+      share(missing_share(topology_, option.memory)),
       option.is_start ? 1.0F : 0.0F,
       option.is_inherited ? 1.0F : 0.0F,
       1.0F / static_cast<float>(draft.graph.options)};
-  std::ranges::copy(values, features.begin() + kCandidate);
-  add_node(draft, features);
+  add_node(draft, node_of(kIsCandidate, kCandidate, values));
   for (int r = 0; r < base.ranks; ++r) {
     for (int slot = 0; slot < base.slots; ++slot) {
       if (!draft.touched[static_cast<std::size_t>(r * base.slots + slot)]) continue;
@@ -255,7 +252,7 @@ void PolicyGraphMaker::add_candidate(const Workload& base, const Option& option,
     std::vector<float>& borne = draft.edges.add(kBears, first_device() + r, node);
     borne[kBorneChange] = changed(load.computing[i], base.computing[i]);
     borne[kBorneChange + 1] = changed(load.card_seconds[host], base.card_seconds[host]);
-    borne[kBorneChange + 2] = memory_used(option.choice, r);
+    borne[kBorneChange + 2] = memory_used(option.memory, r);
   }
 }
 
@@ -269,8 +266,9 @@ PolicyGraph PolicyGraphMaker::make(std::span<const int> chosen, int decision) co
   draft.graph.nodes = first_device() + base.ranks + draft.graph.options;
   draft.touched.assign(base.groups.size(), 0);
   add_groups(base, decision, draft);
+  const std::vector<double> memory = space_.memory_bytes(choice);
   for (int r = 0; r < base.ranks; ++r) {
-    add_node(draft, device_features(base, choice, r));
+    add_node(draft, device_features(base, memory, r));
     for (int from = 0; from < base.ranks; ++from) {
       if (from != r) add_link(base, from, r, draft);
     }
@@ -280,10 +278,11 @@ PolicyGraph PolicyGraphMaker::make(std::span<const int> chosen, int decision) co
   std::vector<int> prefix(chosen.begin(), chosen.end());
   prefix.push_back(0);
   for (int& option = prefix.back(); option < draft.graph.options; ++option) {
-    std::vector<int> full = inherit(space_, start, prefix);
+    const std::vector<int> full = inherit(space_, start, prefix);
     Workload load = workload(full);
     mark_differences(base, load, draft.touched);
-    options.push_back({std::move(full), std::move(load), option == start[d], option == choice[d]});
+    options.push_back(
+        {space_.memory_bytes(full), std::move(load), option == start[d], option == choice[d]});
   }
   for (int option = 0; option < draft.graph.options; ++option) {
     add_candidate(base, options[static_cast<std::size_t>(option)],

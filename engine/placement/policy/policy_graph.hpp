@@ -50,7 +50,7 @@ class PolicyGraphMaker {
 
   // An option of the decision, filled into the plan.
   struct Option {
-    std::vector<int> choice;
+    std::vector<double> memory;  // bytes, by rank
     Workload load;
     bool is_start = false;
     bool is_inherited = false;
@@ -63,9 +63,9 @@ class PolicyGraphMaker {
   // Sets to 1 the groups in which two workloads differ.
   static void mark_differences(const Workload& a, const Workload& b, std::vector<char>& touched);
   std::vector<float> group_features(const Workload& base, int rank, int slot, int decision) const;
-  std::vector<float> device_features(const Workload& base, std::span<const int> choice,
+  std::vector<float> device_features(const Workload& base, std::span<const double> memory,
                                      int rank) const;
-  float memory_used(std::span<const int> choice, int rank) const;
+  float memory_used(std::span<const double> memory, int rank) const;
   void add_groups(const Workload& base, int decision, Draft& draft) const;
   void add_link(const Workload& base, int from, int to, Draft& draft) const;
   void add_candidate(const Workload& base, const Option& option, int node, Draft& draft) const;

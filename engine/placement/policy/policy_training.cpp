@@ -8,7 +8,6 @@
 #include "base/error.hpp"
 #include "engine/placement/policy/policy_prior.hpp"
 #include "engine/placement/random_draws.hpp"
-#include "engine/placement/search_moves.hpp"
 
 namespace atl {
 
@@ -78,15 +77,6 @@ Prior noisy_prior(const Prior& policy, RestOfSpace& rest, RandomDraws& draws) {
   };
 }
 
-int draw(const std::vector<double>& shares, RandomDraws& draws) {
-  double left = draws.unit();
-  for (std::size_t k = 0; k + 1 < shares.size(); ++k) {
-    left -= shares[k];
-    if (left < 0) return static_cast<int>(k);
-  }
-  return static_cast<int>(shares.size()) - 1;
-}
-
 int greatest_of(const std::vector<double>& shares) {
   return static_cast<int>(std::ranges::max_element(shares) - shares.begin());
 }
@@ -143,7 +133,7 @@ std::vector<PolicySample> play(PlanSpace& space, PolicyNetwork* network,
     const int other = draws.below(space.options(decision));
     taken.push_back(draws.chance(kOtherOption) ? other
                     : draws.chance(0.5)        ? best
-                                               : draw(sample.target, draws));
+                                               : draws.by_share(sample.target));
     samples.push_back(std::move(sample));
   }
   return samples;
@@ -154,9 +144,7 @@ PolicyProgress train_epoch(PolicyNetwork& network, const std::vector<PolicySampl
   RandomDraws draws(seed);
   std::vector<std::size_t> order(samples.size());
   std::iota(order.begin(), order.end(), 0U);
-  for (std::size_t k = order.size(); k > 1; --k) {
-    std::swap(order[k - 1], order[static_cast<std::size_t>(draws.below(static_cast<int>(k)))]);
-  }
+  draws.shuffle(order);
   const OptimizerConfig adam{.learning_rate = options.learning_rate, .weight_decay = 1e-5};
   PolicyProgress progress{.samples = static_cast<int>(samples.size())};
   const auto batch = static_cast<std::size_t>(options.batch);

@@ -184,11 +184,8 @@ class InstanceMaker {
       part.training_nodes = part.nodes / 2;
       part.cost = part.edges + kNodeCost * part.nodes;
     }
-    for (int to = 0; to < parts; ++to) {
-      for (int from = 0; from < parts; ++from) {
-        if (to != from) draw_rows(graph, request, to, from, quality);
-      }
-    }
+    instance_->topology.for_each_pair(
+        [&](int to, int from) { draw_rows(graph, request, to, from, quality); });
     for (int p = 0; p < parts; ++p) count_marginal(graph, p, quality);
     return cut;
   }
@@ -255,11 +252,9 @@ class InstanceMaker {
     const int parts = instance_->topology.ranks();
     const double apart = draws_.uniform(0.55, 1.0), together = draws_.uniform(1.0, 1.4);
     std::vector<double> affinity = graph.affinity;
-    for (int to = 0; to < parts; ++to) {
-      for (int from = 0; from < parts; ++from) {
-        affinity[index(to * parts + from)] *= near(to, from) ? together : apart;
-      }
-    }
+    instance_->topology.for_each_pair([&](int to, int from) {
+      affinity[index(to * parts + from)] *= near(to, from) ? together : apart;
+    });
     return affinity;
   }
 
@@ -271,8 +266,7 @@ class InstanceMaker {
     std::vector<double> best = graph.affinity;
     double best_crossing = crossing(best);
     for (int trial = 0; trial < 12; ++trial) {
-      for (int k = parts - 1; k > 0; --k)
-        std::swap(order[index(k)], order[index(draws_.below(k + 1))]);
+      draws_.shuffle(order);
       std::vector<double> moved(best.size());
       for (int to = 0; to < parts; ++to) {
         for (int from = 0; from < parts; ++from) {
@@ -290,11 +284,9 @@ class InstanceMaker {
   double crossing(const std::vector<double>& affinity) const {
     const int parts = instance_->topology.ranks();
     double rows = 0;
-    for (int to = 0; to < parts; ++to) {
-      for (int from = 0; from < parts; ++from) {
-        if (!near(to, from)) rows += affinity[index(to * parts + from)];
-      }
-    }
+    instance_->topology.for_each_pair([&](int to, int from) {
+      if (!near(to, from)) rows += affinity[index(to * parts + from)];
+    });
     return rows;
   }
 
@@ -313,9 +305,7 @@ class InstanceMaker {
           {"shares partly by speed", shares_by_speed(draws_.uniform(0.3, 0.8)), graph.affinity});
     }
     // Their order says nothing.
-    for (int k = static_cast<int>(requests.size()) - 1; k > 0; --k) {
-      std::swap(requests[index(k)], requests[index(draws_.below(k + 1))]);
-    }
+    draws_.shuffle(requests);
     instance_->cuts.push_back(make_cut(graph, {"as without a plan", equal, graph.affinity}));
     for (const CutRequest& request : requests) instance_->cuts.push_back(make_cut(graph, request));
   }
@@ -323,10 +313,9 @@ class InstanceMaker {
   // Ranks get about as much as the start takes: some plans fit, others do not.
   void make_memory_scarce() {
     PolicyInstance& made = *instance_;
-    const std::vector<int> start = made.space->start();
-    for (int r = 0; r < made.topology.ranks(); ++r) {
-      made.topology.devices[index(r)].memory_bytes =
-          made.space->memory_bytes(start, r) * draws_.uniform(0.9, 1.6);
+    const std::vector<double> needed = made.space->memory_bytes(made.space->start());
+    for (std::size_t r = 0; r < needed.size(); ++r) {
+      made.topology.devices[r].memory_bytes = needed[r] * draws_.uniform(0.9, 1.6);
     }
   }
 

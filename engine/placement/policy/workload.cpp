@@ -21,7 +21,7 @@ class WorkloadCounter {
     const std::size_t ranks = size(load_.ranks), slots = size(load_.slots);
     load_.groups.resize(ranks * slots);
     load_.pair_seconds.resize(slots * ranks * ranks);
-    load_.computing.resize(ranks);
+    load_.computing = computing_seconds(graph);
     load_.card_seconds.resize(topology.hosts.size());
     for (Channel& channel : channels_) {
       channel.inside.resize(ranks);
@@ -73,7 +73,6 @@ class WorkloadCounter {
     }
     since_send_[r] += task.seconds;
     group(task.rank, task).compute += task.seconds;
-    load_.computing[r] += task.seconds;
   }
 
   void count_transfer(const SimTask& task) {

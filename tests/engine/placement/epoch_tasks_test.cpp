@@ -188,7 +188,7 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
     std::vector<Span> predicted;
     for (const auto& [span, seconds] : computing_of(graph, rank)) predicted.push_back(span);
     EXPECT_EQ(predicted, spans[static_cast<std::size_t>(rank)]) << "rank " << rank;
-    EXPECT_EQ(training_bytes(setting, layers, rank),
+    EXPECT_EQ(training_bytes(setting, layers)[static_cast<std::size_t>(rank)],
               static_cast<double>(needed[static_cast<std::size_t>(rank)]));
   }
   double transferred = 0;
@@ -245,7 +245,7 @@ TEST_P(MemoryOfModels, IsWhatARankNeeds) {
   for (Device& device : topology.devices) device.kind = GetParam().backend;
   const EpochSetting setting{topology, model, parts, {}};
   for (int rank = 0; rank < kRanks; ++rank) {
-    EXPECT_EQ(training_bytes(setting, layers_without_plan(model), rank),
+    EXPECT_EQ(training_bytes(setting, layers_without_plan(model))[static_cast<std::size_t>(rank)],
               static_cast<double>(needed[static_cast<std::size_t>(rank)]));
   }
 }

@@ -72,7 +72,8 @@ TEST_F(PlanSpaceTest, SlowRanksGetSmallParts) {
   const std::vector<LayerPlan> layers = layers_without_plan(model_);
   const PhaseCorrections none;
   const auto slowest = [&](const CutCandidate& cut) {
-    return std::ranges::max(computing_seconds({topology_, model_, cut.quality, none}, layers));
+    return std::ranges::max(computing_seconds(
+        epoch_tasks({topology_, model_, cut.quality, none}, layers, TaskDetail::kMerged)));
   };
   EXPECT_LT(slowest(found[1]), 0.7 * slowest(found[0]));
 }

@@ -29,7 +29,7 @@ Topology equal_ranks(int ranks, double latency_s = 0) {
 }
 
 FactorProblem one_weight(std::int64_t inputs, std::int64_t outputs, int ranks, std::int64_t rows) {
-  return {.factors = {{"inputs", inputs}, {"gradient", outputs}},
+  return {.factors = {inputs, outputs},
           .weights = {{.name = "layer 0",
                        .inputs = inputs,
                        .outputs = outputs,
@@ -169,7 +169,7 @@ double least_factor_seconds(const FactorProblem& problem, int ranks, double late
     if (chosen != (1U << weights) - 1) seconds += 2 * latency;
     for (std::size_t f = 0; f < sent.size(); ++f) {
       if (!sent[f]) continue;
-      seconds += 4 * rows * static_cast<double>(problem.factors[f].columns) + latency;
+      seconds += 4 * rows * static_cast<double>(problem.factors[f]) + latency;
     }
     least = std::min(least, seconds);
   }
@@ -183,12 +183,12 @@ TEST(SufficientFactors, BruteForceAgrees) {
   for (int trial = 0; trial < 300; ++trial) {
     const int ranks = 2 + below(3);
     FactorProblem problem;
-    for (int f = 0; f < 4; ++f) problem.factors.push_back({"", 1 + below(40)});
+    for (int f = 0; f < 4; ++f) problem.factors.push_back(1 + below(40));
     for (int w = 0; w < 1 + trial % 7; ++w) {
       const int in = below(5) - 1, out = below(4);
       problem.weights.push_back({.name = "",
-                                 .inputs = in < 0 ? 1 : problem.factors[in].columns,
-                                 .outputs = problem.factors[out].columns,
+                                 .inputs = in < 0 ? 1 : problem.factors[in],
+                                 .outputs = problem.factors[out],
                                  .input_factor = in,
                                  .output_factor = out,
                                  .extra_compute_s = static_cast<double>(below(100))});
