@@ -262,27 +262,30 @@ ModelDescription describe_options(const ModelConfig& config) {
   return model;
 }
 
-// No operation of a program reads these: the loss does.
-void declare_decoder(Program& program, const ModelConfig& config) {
-  const auto layer = static_cast<int>(program.layers.size());
+// The forward half of the program that scores pairs of embeddings of this model.
+Program write_decoder(const ModelConfig& config, Pass pass, const Program& model) {
+  Builder builder(pass, model, config.outputs);
+  if (config.decoder == Decoder::kDot) return builder.finish_pairs(builder.pair_dots());
+  Value x = builder.pair_products();
   for (int l = 0; l < config.decoder_layers; ++l) {
-    const std::int64_t columns = l + 1 < config.decoder_layers ? config.outputs : 1;
-    const DecoderNames names = decoder_names(l);
-    program.parameters.push_back({.name = names.weight,
-                                  .layer = layer,
-                                  .rows = config.outputs,
-                                  .columns = columns,
-                                  .initialisation = Initialisation::kGlorotUniform});
-    program.parameters.push_back(
-        {.name = names.bias, .layer = layer, .rows = 1, .columns = columns});
+    if (l > 0) builder.begin_decoder_layer();
+    const bool is_last = l + 1 == config.decoder_layers;
+    const Value weight = builder.weight("weight", x, is_last ? 1 : config.outputs);
+    x = builder.bias(builder.linear(x, weight));
+    if (!is_last) x = builder.activate(x, ActivationFunction::kRelu, config.decoder_dropout);
   }
+  return builder.finish_pairs(builder.scores(x));
+}
+
+// From a forward half to what a backend runs.
+void complete(Program& program, const ModelConfig& config, Pass pass, PartOfEpoch part) {
+  program.wide_elements =
+      static_cast<int>(bytes_of(parameter_dtype(config.dtype)) / bytes_of(config.dtype));
+  if (pass == Pass::kTraining) differentiate(program, part);
+  fuse(program);
 }
 
 }  // namespace
-
-DecoderNames decoder_names(int layer) {
-  return {fmt::format("decoder.{}.weight", layer), fmt::format("decoder.{}.bias", layer)};
-}
 
 ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
                                std::int64_t edge_types, std::int64_t edge_columns,
@@ -404,14 +407,20 @@ bool can_recompute(const ModelConfig& config) {
   return compute_halo_rows(program);
 }
 
+Program pair_program(const ModelConfig& config, Pass pass) {
+  Program program = write_decoder(config, pass, Writer(config, pass).run());
+  complete(program, config, pass, PartOfEpoch::kLoss);
+  return program;
+}
+
 Program model_program(const ModelConfig& config, Pass pass) {
   Program program = Writer(config, pass).run();
-  if (config.decoder == Decoder::kMlp) declare_decoder(program, config);
+  // Inner products have none.
+  if (config.decoder != Decoder::kDot) {
+    program.parameters = write_decoder(config, pass, program).parameters;
+  }
   if (config.trains_nodes()) declare_node_parameters(program, config.nodes);
-  program.wide_elements =
-      static_cast<int>(bytes_of(parameter_dtype(config.dtype)) / bytes_of(config.dtype));
-  if (pass == Pass::kTraining) differentiate(program);
-  fuse(program);
+  complete(program, config, pass, PartOfEpoch::kWhole);
   if (config.recomputation.any() && !compute_halo_rows(program)) {
     fail_option(
         "--recompute: only a first layer that keeps its aggregate can be computed for halo rows, "

@@ -98,13 +98,9 @@ Program model_program(const ModelConfig& config, Pass pass);
 // where it asks for that and can't have it.
 bool covers_messages(const ModelConfig& config, const Program& program);
 
-// Names of the parameters of layer `layer` of the decoder, of which only programs of models with an
-// MLP for a decoder have some.
-struct DecoderNames {
-  std::string weight;  // [columns before, columns]
-  std::string bias;    // [1, columns]
-};
-DecoderNames decoder_names(int layer);
+// The decoder as a program of pairs, which a loss or a ranking of pairs runs
+// (Network::run_pairs). Its parameters have the numbers that they have in the model's programs.
+Program pair_program(const ModelConfig& config, Pass pass);
 
 // True if it tells types of edges apart.
 bool reads_relations(const ModelConfig& config);

@@ -17,6 +17,7 @@ struct RankRows {
   std::int64_t computed = 0;  // of the forward halo rows, those of ComputedHalo
   std::int64_t returned = 0;  // by other ranks, where ranks return rows (HaloReturn)
   std::int64_t edges = 0;     // that come in, as stored
+  std::int64_t pairs = 0;     // of a block of them
   // The last of the halo rows: partial sums that are made to be sent (DistributedOperator::sums).
   std::int64_t forward_sums = 0;
   std::int64_t backward_sums = 0;
@@ -40,14 +41,23 @@ struct RankRows {
   }
   // That a value has, but for halo and computed rows.
   std::int64_t own(RowsOf rows_of) const {
-    return rows_of == RowsOf::kNodes   ? inner
-           : rows_of == RowsOf::kEdges ? edges + inner
-                                       : forward_halo;
+    switch (rows_of) {
+      case RowsOf::kNodes:
+        return inner;
+      case RowsOf::kEdges:
+        return edges + inner;
+      case RowsOf::kHalo:
+        return forward_halo;
+      case RowsOf::kPairs:
+        return pairs;
+      case RowsOf::kEnds:
+        return 2 * pairs;
+    }
+    return 0;
   }
   // By a store or a fetch.
   std::int64_t copied_by(const Operation& op) const {
-    const auto& copied = op.as<Copied>();
-    return own(copied.rows_of) + (copied.with_halo ? forward_halo : 0);
+    return own(op.rows_of()) + (op.as<Copied>().with_halo ? forward_halo : 0);
   }
 };
 

@@ -35,12 +35,17 @@ Builder::Builder(Pass pass, std::int64_t features, AlgebraChoice algebra, double
        .tail = {.activation = {.dropout = input_dropout, .stream = RandomStream::kInputDropout}}});
 }
 
+Builder::Builder(Pass pass, const Program& model, std::int64_t columns)
+    : pass_(pass), has_constants_(false), decoder_(static_cast<int>(model.layers.size())) {
+  program_.parameters = model.parameters;
+  begin_decoder_layer();
+  input_ = append({.rule = &rules::kEmbeddings, .columns = columns});
+}
+
 Value Builder::append(Operation operation) {
-  trained_.push_back(operation.is(rules::kParameter) || operation.is(rules::kNodeParameters) ||
+  trained_.push_back(operation.rule->is_trained ||
                      any_read(operation, [&](Value read) { return is_trained(read); }));
-  operation.scope = static_cast<int>(program_.scopes.size()) - 1;
-  program_.operations.push_back(std::move(operation));
-  return program_.size() - 1;
+  return program_.append(std::move(operation));
 }
 
 bool Builder::is_trained(Value x) const { return trained_[static_cast<std::size_t>(x)]; }
@@ -72,12 +77,19 @@ void Builder::begin_head() {
   program_.scopes.push_back({Scope::Kind::kHead, -1, Direction::kForward});
 }
 
+void Builder::begin_decoder_layer() {
+  const auto number = static_cast<int>(program_.scopes.size());
+  program_.scopes.push_back({Scope::Kind::kDecoder, number, Direction::kForward});
+}
+
 std::string Builder::own(const std::string& name) const {
   switch (program_.scopes.back().kind) {
     case Scope::Kind::kInput:
       return "input." + name;
     case Scope::Kind::kHead:
       return "head." + name;
+    case Scope::Kind::kDecoder:
+      return fmt::format("decoder.{}.{}", program_.scopes.back().layer, name);
     default:
       return fmt::format("layers.{}.{}", layer(), name);
   }
@@ -85,8 +97,10 @@ std::string Builder::own(const std::string& name) const {
 
 Value Builder::parameter(const std::string& name, std::int64_t rows, std::int64_t columns,
                          Initialisation initialisation) {
-  const bool in_head = program_.scopes.back().kind == Scope::Kind::kHead;
-  const int owner = layer() + (in_head ? 1 : 0);
+  const Scope::Kind scope = program_.scopes.back().kind;
+  const int owner = scope == Scope::Kind::kDecoder ? decoder_
+                    : scope == Scope::Kind::kHead  ? layer() + 1
+                                                   : layer();
   const std::string full = own(name);
   const auto is_it = [&](const DeclaredParameter& p) { return p.layer == owner && p.name == full; };
   if (std::ranges::any_of(program_.parameters, is_it)) {
@@ -423,11 +437,15 @@ Value Builder::activate(Value x, ActivationFunction function, double dropout) {
   check_rows("activate", "x", x);
   check_dropout("activate", dropout);
   if (pass_ == Pass::kEvaluation) dropout = 0;
-  const Scope::Kind scope = program_.scopes.back().kind;
-  const int site = scope == Scope::Kind::kInput  ? kInputSite
-                   : scope == Scope::Kind::kHead ? kHeadSite
-                                                 : layer();
-  const Activation activation{.function = function, .dropout = dropout, .site = site};
+  const Scope& scope = program_.scopes.back();
+  const bool decodes = scope.kind == Scope::Kind::kDecoder;
+  const int site = decodes                             ? scope.layer
+                   : scope.kind == Scope::Kind::kInput ? kInputSite
+                   : scope.kind == Scope::Kind::kHead  ? kHeadSite
+                                                       : layer();
+  const RandomStream stream = decodes ? RandomStream::kDecoderDropout : RandomStream::kDropout;
+  const Activation activation{
+      .function = function, .dropout = dropout, .stream = stream, .site = site};
   if (activation.absent()) return x;
   return append({.rule = &rules::kActivate,
                  .inputs = {x},
@@ -529,6 +547,31 @@ Program Builder::finish(Value logits, Value embeddings) {
     program_.outputs = {logits};
     if (embeddings != input_) program_.outputs.push_back(embeddings);
   }
+  return std::move(program_);
+}
+
+Value Builder::pair_products() {
+  return append({.rule = &rules::kPairProducts, .inputs = {input_}, .columns = columns(input_)});
+}
+
+Value Builder::pair_dots() {
+  return append(
+      {.rule = &rules::kPairDots, .inputs = {input_}, .columns = 1, .packed = true, .wide = true});
+}
+
+Value Builder::scores(Value x) {
+  check_rows("scores", "x", x);
+  return append({.rule = &rules::kScores,
+                 .inputs = {x},
+                 .columns = columns(x),
+                 .packed = true,
+                 .wide = true});
+}
+
+Program Builder::finish_pairs(Value scores) {
+  program_.logits = scores;
+  program_.embeddings = input_;
+  if (pass_ == Pass::kEvaluation) program_.outputs = {scores};
   return std::move(program_);
 }
 

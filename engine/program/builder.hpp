@@ -41,6 +41,10 @@ class Builder {
   Builder(Pass pass, std::int64_t features, AlgebraChoice algebra, double input_dropout,
           EdgeCounts edges = {}, bool trains_nodes = false);
 
+  // Writes a program of pairs for embeddings that a model gives, of so many columns, instead: its
+  // input is these, and its parameters are numbered behind those of the model.
+  Builder(Pass pass, const Program& model, std::int64_t columns);
+
   // The features [nodes, features], of the dataset or trained, through dropout. What reads them
   // before the first layer has parameters called "input. ...".
   Value input() const { return input_; }
@@ -50,6 +54,9 @@ class Builder {
   void end_layer(Value output);
   // Operations from here on come after the last layer; their parameters are called "head. ...".
   void begin_head();
+  // Operations from here on belong to the next layer of the decoder that a program of pairs is, as
+  // those before the first call belong to layer 0; their parameters are called "decoder.N. ...".
+  void begin_decoder_layer();
 
   // A weight of as many rows as x has columns, Glorot-uniform. Parameters of a layer have different
   // names: Error{kOption}.
@@ -129,14 +136,24 @@ class Builder {
   // The same; momentum 0.1, unbiased running variance.
   Value batch_norm(Value x, const std::string& name = "norm");
 
+  // In a program of pairs, whose operations on rows work on pairs: the products of the embeddings
+  // of their ends, element by element, or their inner products, which are scores().
+  Value pair_products();
+  Value pair_dots();
+  // x as a loss or a ranking of pairs reads it: in the parameters' type, without gaps.
+  Value scores(Value x);
+
   std::int64_t columns(Value x) const;
-  // True of a value of this program that is a matrix with a row per node which any operation reads.
+  // True of a value of this program that is a matrix with a row per node, or pair, which any
+  // operation reads.
   bool has_rows(Value x) const;
   // True if the last thing begun is this layer.
   bool is_in_layer(std::size_t number) const;
   // The program. logits [nodes, classes]. Outputs of an evaluation are the logits and the
   // embeddings: what the last layer gets or, where there is a head, what the layers give.
   Program finish(Value logits, Value embeddings);
+  // The program of pairs; scores [pairs, 1].
+  Program finish_pairs(Value scores);
 
  private:
   Value append(Operation operation);
@@ -190,6 +207,7 @@ class Builder {
   Value input_ = kNoValue;
   Value copy_ = kNoValue;  // of the features
   int channels_ = 0;
+  int decoder_ = -1;  // of a program of pairs: the layer that its parameters belong to
 };
 
 // For a program whose features are trained, once all other parameters are declared, so that what

@@ -19,6 +19,8 @@ std::string Builder::place() const {
       return "input layer";
     case Scope::Kind::kHead:
       return "head";
+    case Scope::Kind::kDecoder:
+      return fmt::format("decoder layer {}", program_.scopes.back().layer);
     default:
       return name_of_layer(layer(), convolutions_.back());
   }
@@ -31,7 +33,8 @@ void Builder::refuse(const char* operation, const std::string& why) const {
 bool Builder::has_rows(Value x) const {
   if (x < 0 || x >= program_.size()) return false;
   const Operation& op = program_.at(x);
-  return op.has_rows() && op.rows_of() == RowsOf::kNodes && !op.packed && !op.wide;
+  const bool any_reads_them = op.rows_of() == RowsOf::kNodes || op.rows_of() == RowsOf::kPairs;
+  return op.has_rows() && any_reads_them && !op.packed && !op.wide;
 }
 
 std::string Builder::described(Value x) const {

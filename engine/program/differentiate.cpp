@@ -23,20 +23,25 @@ Gradients::Gradients(Program& program)
       gradients_(program.operations.size(), kNoValue) {
   for (Value v = 0; v < forward_size_; ++v) {
     const Operation& op = program_.at(v);
-    trained_[slot_of(v)] = op.is(rules::kParameter) || op.is(rules::kNodeParameters) ||
-                           any_read(op, [&](Value read) { return trained_[slot_of(read)]; });
+    trained_[slot_of(v)] =
+        op.rule->is_trained || any_read(op, [&](Value read) { return trained_[slot_of(read)]; });
   }
 }
 
-void Gradients::run() {
+void Gradients::run(PartOfEpoch part) {
   const auto forward_scopes = static_cast<int>(program_.scopes.size());
   begin_scope({Scope::Kind::kLoss, -1, Direction::kBackward});
-  // Before the loss, which may add to gradients of parameters that only it reads.
-  append({.rule = &rules::kZeroGradients});
+  // Before the loss, inside which another program may add to gradients.
+  if (part == PartOfEpoch::kWhole) append({.rule = &rules::kZeroGradients});
   const Value logits = program_.logits;
-  gradients_[slot_of(logits)] =
-      append({.rule = &rules::kLoss, .inputs = {logits}, .columns = program_.at(logits).columns});
+  const Operation of = program_.at(logits);
+  gradients_[slot_of(logits)] = append({.rule = &rules::kLoss,
+                                        .inputs = {logits},
+                                        .columns = of.columns,
+                                        .packed = of.packed,
+                                        .wide = of.wide});
   for (int scope = forward_scopes - 1; scope >= 0; --scope) back_through(scope);
+  if (part == PartOfEpoch::kLoss) return;
   begin_scope({Scope::Kind::kStep, -1, Direction::kBackward});
   const bool composes = std::ranges::any_of(program_.parameters,
                                             [](const auto& p) { return p.composition.present(); });
@@ -49,9 +54,7 @@ Value Gradients::append(Operation operation) {
   const bool is_room = operation.is(rules::kCoefficients);
   ATOLL_ASSERT(is_room || operation.rule->lower != nullptr, "'{}' computes nothing",
                operation.rule->name);
-  operation.scope = static_cast<int>(program_.scopes.size()) - 1;
-  program_.operations.push_back(std::move(operation));
-  return program_.size() - 1;
+  return program_.append(std::move(operation));
 }
 
 bool Gradients::has_gradient(Value value) const {
@@ -119,6 +122,6 @@ void Gradients::add_term(Value& sum, Value term, float factor, std::int64_t colu
                 .attributes = combination});
 }
 
-void differentiate(Program& program) { Gradients(program).run(); }
+void differentiate(Program& program, PartOfEpoch part) { Gradients(program).run(part); }
 
 }  // namespace atl

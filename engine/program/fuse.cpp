@@ -75,9 +75,10 @@ class Fusion {
     if (!after.rule->is_tail) return;
     const Value producer = after.inputs[0];
     const Operation& before = program_.at(producer);
-    // A tail has its parts in the order norm, bias, activation.
+    // A tail has its parts in the order norm, bias, activation; all are written as scores.
     const bool in_order =
-        after.is(rules::kActivate) ? before.tail.activation.absent() : before.tail.absent();
+        after.is(rules::kScores) ||
+        (after.is(rules::kActivate) ? before.tail.activation.absent() : before.tail.absent());
     // The result of a layer stays a value of its own, also where the next begins with a tail.
     const bool in_scope = before.scope == after.scope;
     if (!before.rule->takes_tail || !in_order || !in_scope || before.constant ||
@@ -85,7 +86,9 @@ class Fusion {
       return;
     }
     Operation joined = before;
-    if (after.is(rules::kActivate)) {
+    if (after.is(rules::kScores)) {
+      joined.packed = joined.wide = true;
+    } else if (after.is(rules::kActivate)) {
       joined.tail.activation = after.tail.activation;
     } else {
       joined.tail = after.tail;

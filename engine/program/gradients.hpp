@@ -3,19 +3,21 @@
 
 #include <map>
 
-#include "engine/program/program.hpp"
+#include "engine/program/differentiate.hpp"
 
 namespace atl {
 
 class Gradients {
  public:
   explicit Gradients(Program& program);
-  // Appends loss, backward and step.
-  void run();
+  // Appends loss, backward and, of a whole epoch, step.
+  void run(PartOfEpoch part);
 
   Operation at(Value value) const { return program_.at(value); }  // a copy: appending moves them
   Operation& change(Value value) { return program_.at(value); }
   std::int64_t columns(Value value) const { return program_.at(value).columns; }
+  // True if values that are not wide have the parameters' type, too.
+  bool all_are_wide() const { return program_.wide_elements == 1; }
   // The gradient of a value of the forward pass, so far; kNoValue: none.
   Value of(Value value) const { return gradients_[static_cast<std::size_t>(value)]; }
   // True if it depends on a parameter and has rows.

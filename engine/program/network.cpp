@@ -52,7 +52,22 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
       (training_.layout.places[static_cast<std::size_t>(embeddings)].is_nowhere() ||
        training_.ends[static_cast<std::size_t>(embeddings)] >=
            training_.schedule.instants[static_cast<std::size_t>(training_.program.logits)]);
-  block_ = std::make_shared<Tensor>(1, 0, options.dtype);
+  reserve_block();
+}
+
+Network::Network(Program training, Program evaluation, const NetworkOptions& options,
+                 const Rank& rank, ParameterStore& parameters, std::int64_t inner,
+                 const MostPairs& most)
+    : options_(options), rank_(rank), state_(options.dtype, rank, parameters, inner) {
+  state_.shape.rows.pairs = most.training;
+  training_ = prepare(std::move(training));
+  state_.shape.rows.pairs = most.evaluation;
+  evaluation_ = prepare(std::move(evaluation));
+  reserve_block();
+}
+
+void Network::reserve_block() {
+  block_ = std::make_shared<Tensor>(1, 0, options_.dtype);
   block_->reserve(std::max(training_.layout.elements, evaluation_.layout.elements));
 }
 
@@ -244,11 +259,11 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
     const Scope& scope = pass.program.scopes[static_cast<std::size_t>(block.scope)];
     {
       std::optional<ScopedSpan> span;
-      if (block.name != nullptr) {
+      if (block.name != nullptr && execution.inside == nullptr) {
         span.emplace(rank_.trace, block.name, TraceTag{round.epoch, scope.layer, -1, -1},
                      has_directions(scope) ? to_string(scope.direction) : "");
       }
-      for (const Call& call : block.calls) run_call(views, runner, call);
+      for (const Call& call : block.calls) run_call(execution, views, runner, call);
     }
     for (const Value value : block.begins) {
       const Operation& op = pass.program.at(value);
@@ -272,12 +287,13 @@ void Network::finish(const Pass& pass, Value value) {
   under_way_.erase(found);
 }
 
-void Network::run_call(RankViews& views, Runner& runner, const Call& call) {
+void Network::run_call(const Execution& execution, RankViews& views, Runner& runner,
+                       const Call& call) {
   views.set_call(call);
   if (views.op().rule->reach == Reach::kBeside) return run_copy(views);
   rank_.backend.set_request(views.op().rule->name);
   lower(views, runner);
-  rank_.backend.set_request("");
+  rank_.backend.set_request(execution.inside == nullptr ? "" : execution.inside);
 }
 
 // Copies begin when what was queued before has run, and what is queued after the operation that
@@ -308,6 +324,17 @@ void Network::run_forward(HaloExchange& exchange, const Round& round) {
   if (!has_constants_) run_blocks(execution, pass.schedule.prologue);
   has_constants_ = true;
   run_blocks(execution, std::span(pass.schedule.blocks).first(pass.schedule.forward_blocks));
+}
+
+void Network::run_pairs(const PairViews& pairs, const Round& round, Loss* loss) {
+  const bool trains = loss != nullptr;
+  const Pass& pass = trains ? training_ : evaluation_;
+  state_.pairs = pairs;
+  state_.shape.rows.pairs = kernels::length(pairs.first);
+  ran_ = &pass;
+  run_blocks(
+      {.pass = pass, .round = round, .loss = loss, .inside = trains ? rules::kLoss.name : ""},
+      pass.schedule.blocks);
 }
 
 std::span<const Block> Network::step_blocks() const {

@@ -38,6 +38,12 @@ struct LayerMessages {
   }
 };
 
+// The most pairs that are scored at a time on a rank, by what for.
+struct MostPairs {
+  std::int64_t training = 0;
+  std::int64_t evaluation = 0;
+};
+
 class Network {
  public:
   // Counts and places everything; allocate() takes the memory. Both programs are of the same model
@@ -45,6 +51,10 @@ class Network {
   // options.dtype; they, the rank and the graph must outlive the network.
   Network(Program training, Program evaluation, const NetworkOptions& options, const Rank& rank,
           const LocalGraphView& graph, ConstMatrixView features);
+  // Programs of pairs of `inner` rows and of rows of other ranks (Builder::finish_pairs), that read
+  // parameters of another network, and add to their gradients.
+  Network(Program training, Program evaluation, const NetworkOptions& options, const Rank& rank,
+          ParameterStore& parameters, std::int64_t inner, const MostPairs& most);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
   ~Network();
@@ -72,7 +82,8 @@ class Network {
   // Forward, of training or evaluation as the round says, with messages by `exchange`; leaves
   // logits(). Collective.
   void run_forward(HaloExchange& exchange, const Round& round);
-  // Logits [inner, outputs] of the last run_forward(), until anything else runs.
+  // Logits [inner, outputs] of the last run_forward(), or scores of pairs, until anything else
+  // runs.
   ConstMatrixView logits() const;
   // The program's embeddings of the last run_forward() of an evaluation; [inner, columns].
   ConstMatrixView embeddings() const;
@@ -81,6 +92,10 @@ class Network {
   bool trains_as_it_evaluates() const { return shares_forward_; }
   // Loss and gradients of this rank after run_forward() of training. Collective.
   void run_backward(HaloExchange& exchange, const Round& round, Loss& loss);
+  // Scores a block of pairs, where programs are of pairs; logits() gives the scores then. In
+  // training, with a loss, adds to the gradients of parameters and of rows, as the views say.
+  // Traces have no spans of it: it is part of the loss, or of a ranking.
+  void run_pairs(const PairViews& pairs, const Round& round, Loss* loss);
   // Sums the gradients over all ranks and updates the parameters. Collective.
   void run_step(const Round& round, Optimizer& optimizer);
 
@@ -113,6 +128,8 @@ class Network {
     HaloExchange* exchange = nullptr;
     Loss* loss = nullptr;
     Optimizer* optimizer = nullptr;
+    // The request of another program that all of it is part of; null: none, it has spans.
+    const char* inside = nullptr;
   };
   class Runner;
   // The messages of an aggregate, until a block finishes them: of this pass, or of a later one.
@@ -124,9 +141,10 @@ class Network {
   struct Abandoned;
 
   Pass prepare(Program program) const;
+  void reserve_block();
   RankViews views_of(const Pass& pass, const Round& round) const;
   void run_blocks(const Execution& execution, std::span<const Block> blocks);
-  void run_call(RankViews& views, Runner& runner, const Call& call);
+  void run_call(const Execution& execution, RankViews& views, Runner& runner, const Call& call);
   void run_copy(const RankViews& views);
   void finish(const Pass& pass, Value value);
   std::span<const Block> backward_blocks() const;

@@ -153,8 +153,9 @@ class Offloader {
       fetching_[c.value] = append({.rule = &rules::kFetch,
                                    .inputs = {stored_.at(c.value)},
                                    .columns = source.columns,
+                                   .rows = source.rows_of(),
                                    .scope = scope,
-                                   .attributes = Copied{c.with_halo, source.rows_of()},
+                                   .attributes = Copied{c.with_halo},
                                    .packed = source.packed,
                                    .wide = source.wide});
     }
@@ -173,8 +174,9 @@ class Offloader {
       stored_[c.value] = append({.rule = &rules::kStore,
                                  .inputs = {value},
                                  .columns = program_.at(value).columns,
+                                 .rows = program_.at(value).rows_of(),
                                  .scope = scope,
-                                 .attributes = Copied{c.with_halo, program_.at(value).rows_of()}});
+                                 .attributes = Copied{c.with_halo}});
     }
   }
 

@@ -38,6 +38,8 @@ enum class RowsOf : std::uint8_t {
   kNodes,  // inner nodes, and halo rows behind them where neighbours are read
   kEdges,  // in-edges of inner nodes, then the nodes themselves
   kHalo,   // forward halo rows, and behind them those that other ranks return (HaloReturn)
+  kPairs,  // pairs of nodes, by a list of each block of pairs (PairViews)
+  kEnds,   // both ends of these pairs, by node
 };
 
 // The parts of an operation along edges whose coefficients only the reader of a row knows
@@ -72,12 +74,14 @@ struct Rule {
   bool sums = false;
   // It does nothing with rows of neighbours but add them up, so messages may be partial sums.
   bool adds_neighbours = false;
-  bool is_leaf = false;  // no operation computes its value
+  bool is_leaf = false;     // no operation computes its value
+  bool is_trained = false;  // of a leaf: gradients are wanted of what depends on it
   // Span in traces where it stands outside of messages; kNoSpan: none; null: by its scope.
   const char* span = nullptr;
 
   // Its part in fuse: it can be added to another value as it is written; it can end with a
-  // Tail; it is one; it sums a gradient that relu may be applied to on the way.
+  // Tail; it can become part of the operation before it; it sums a gradient that relu may be
+  // applied to on the way.
   bool adds = false;
   bool takes_tail = false;
   bool is_tail = false;
@@ -205,7 +209,6 @@ struct Relations {
 // A copy to or from host memory.
 struct Copied {
   bool with_halo = false;  // rows of neighbours, too
-  RowsOf rows_of = RowsOf::kNodes;
   bool operator==(const Copied&) const = default;
 };
 
@@ -238,6 +241,9 @@ struct Operation {
   const Rule* rule = nullptr;
   std::vector<Value> inputs = {};
   std::int64_t columns = 0;  // of its value, or, of a sum, of what it sums
+  // The things that its rows stand for, where its rule works on any: those of what it reads, or
+  // copies.
+  RowsOf rows = RowsOf::kNodes;
   int scope = 0;
   bool constant = false;  // made of constants alone: computed once, by the first pass
   // Read, or added to in their gradients. A norm has gamma and beta, edges a weight and a bias; of
@@ -258,12 +264,9 @@ struct Operation {
   const Attribute& as() const {
     return std::get<Attribute>(attributes);
   }
-  // True if its value is a matrix with a row per node.
+  // True if its value is a matrix with rows.
   bool has_rows() const { return rule->has_rows || decided.through != kNoValue; }
-  RowsOf rows_of() const {
-    const auto* copied = std::get_if<Copied>(&attributes);
-    return copied != nullptr && rule->has_rows ? copied->rows_of : rule->rows_of;
-  }
+  RowsOf rows_of() const { return rows != RowsOf::kNodes ? rows : rule->rows_of; }
   // True for a halo operation: it reads rows of neighbours in its first input, so messages.
   bool needs_messages() const { return rule->reach == Reach::kHalo; }
   // True if its messages are rows that ranks return to their owners, against the direction of the

@@ -7,6 +7,17 @@
 
 namespace atl {
 
+Value Program::append(Operation operation) {
+  operation.scope = static_cast<int>(scopes.size()) - 1;
+  const bool any_rows = operation.rule->rows_of == RowsOf::kNodes;
+  if (any_rows && !operation.inputs.empty() &&
+      at(operation.inputs[0]).rows_of() == RowsOf::kPairs) {
+    operation.rows = RowsOf::kPairs;
+  }
+  operations.push_back(std::move(operation));
+  return size() - 1;
+}
+
 int Program::forward_end() const {
   for (Value v = 0; v < size(); ++v) {
     if (scope_of(v).kind == Scope::Kind::kLoss) return v;
@@ -108,6 +119,8 @@ std::string to_string(const Program& program) {
       text += s.kind == Scope::Kind::kInput  ? "input\n"
               : s.kind == Scope::Kind::kHead ? fmt::format("head {}\n", to_string(s.direction))
               : s.kind == Scope::Kind::kLoss ? "loss\n"
+              : s.kind == Scope::Kind::kDecoder
+                  ? fmt::format("decoder {} {}\n", s.layer, to_string(s.direction))
               : s.kind == Scope::Kind::kStep
                   ? "step\n"
                   : fmt::format("layer {} {}\n", s.layer, to_string(s.direction));

@@ -13,9 +13,9 @@
 namespace atl {
 
 // Operations that belong together: a layer, forward or backward, what comes before the first one
-// (kInput) or after the last one.
+// (kInput) or after the last one; or, in a program of pairs, a layer of their decoder.
 struct Scope {
-  enum class Kind : std::uint8_t { kInput, kLayer, kHead, kLoss, kStep };
+  enum class Kind : std::uint8_t { kInput, kLayer, kHead, kDecoder, kLoss, kStep };
   Kind kind = Kind::kLayer;
   int layer = -1;
   Direction direction = Direction::kForward;
@@ -78,6 +78,8 @@ struct Program {
   const Operation& at(Value value) const { return operations[static_cast<std::size_t>(value)]; }
   Operation& at(Value value) { return operations[static_cast<std::size_t>(value)]; }
   int size() const { return static_cast<int>(operations.size()); }
+  // Appends it to the last scope. If it works on any rows, they are pairs if its first input's are.
+  Value append(Operation operation);
   const Scope& scope_of(Value value) const {
     return scopes[static_cast<std::size_t>(at(value).scope)];
   }

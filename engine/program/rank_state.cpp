@@ -60,7 +60,9 @@ RankState::RankState(const Program& training, DType dtype_, const Recomputation&
       dtype(dtype_),
       features(features_),
       // Libraries of devices are slow where rows start anywhere; a CPU arranges operands anew.
-      parameters(dtype_, /*pads_operands=*/!rank_.backend.host_accessible()) {
+      own_parameters(std::make_unique<ParameterStore>(
+          dtype_, /*pads_operands=*/!rank_.backend.host_accessible())),
+      parameters(*own_parameters) {
   if (covers) covered.emplace(graph, recomputation);
   const LocalGraphView messages = covers ? covered->view() : graph;
   in_edges = messages.forward.csr;
@@ -117,6 +119,14 @@ RankState::RankState(const Program& training, DType dtype_, const Recomputation&
   }
 }
 
+RankState::RankState(DType dtype_, const Rank& rank_, ParameterStore& parameters_,
+                     std::int64_t inner)
+    : rank(rank_),
+      dtype(dtype_),
+      features(),
+      shape({.rows = {.inner = inner}}),
+      parameters(parameters_) {}
+
 void RankState::divide_marginal(int groups) {
   const std::int64_t first = shape.central();
   for (int group = 0; group < groups; ++group) {
@@ -127,7 +137,7 @@ void RankState::divide_marginal(int groups) {
 }
 
 void RankState::allocate() {
-  parameters.allocate(rank.backend, rank.queue, rank.seed);
+  if (own_parameters != nullptr) parameters.allocate(rank.backend, rank.queue, rank.seed);
   if (parameters.has_per_node()) node_parameters = parameters.node_operand();
   for (NormState& norm : norms) {
     for (DeviceArray<double>* array : {&norm.running_mean, &norm.running_variance, &norm.mean,
@@ -181,6 +191,7 @@ NormViews RankViews::norm(int number) const {
 }
 
 std::span<const GlobalId> RankViews::ids() const {
+  if (op().rows_of() == RowsOf::kPairs) return state_.pairs.ids;
   if (call_rows() == Rows::kComputed) return state_.computed_halo->ids();
   return state_.rank.inner_ids.subspan(static_cast<std::size_t>(range().begin),
                                        static_cast<std::size_t>(range().size()));

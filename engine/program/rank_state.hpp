@@ -51,8 +51,10 @@ struct RankState {
   // CoveredGraph; the program only_adds_neighbours() then.
   RankState(const Program& training, DType dtype, const Recomputation& recomputation, bool covers,
             const Rank& rank, const LocalGraphView& graph, ConstMatrixView features);
-  // Takes memory, draws the parameters, and asks other ranks for what computed rows need.
-  // Collective.
+  // For a program of pairs of `inner` rows, and of rows of other ranks. The store must outlive it.
+  RankState(DType dtype, const Rank& rank, ParameterStore& parameters, std::int64_t inner);
+  // Takes memory, draws the parameters if they are its own, and asks other ranks for what computed
+  // rows need. Collective.
   void allocate();
 
   // Divides the marginal rows into so many groups.
@@ -75,7 +77,9 @@ struct RankState {
   EdgeFeatures mean_edge_features = {};
   NodeTypeRows node_types = {};                       // empty where nothing reads them
   std::map<bool, DegreeFactors> degree_factors = {};  // by whether nodes attend to themselves
-  ParameterStore parameters;
+  PairViews pairs = {};                               // of a program of pairs: the block at hand
+  std::unique_ptr<ParameterStore> own_parameters = {};
+  ParameterStore& parameters;
   std::vector<NormState> norms = {};
 };
 
@@ -118,6 +122,7 @@ class RankViews final : public Views {
   DegreeViews degrees(bool with_self) const override {
     return state_.degree_factors.at(with_self).views();
   }
+  PairViews pairs() const override { return state_.pairs; }
 
  private:
   const Place& place_of(Value value) const {

@@ -88,6 +88,26 @@ struct ComputedViews {
   std::span<const RowRange> ranges;    // of the computed rows among all, ascending
 };
 
+// A block of pairs of rows.
+struct PairViews {
+  ConstMatrixView rows;            // inner ones, and behind them those fetched from other ranks
+  std::span<const LocalId> first;  // by pair: the row at an end
+  std::span<const LocalId> second;
+  std::span<const GlobalId> ids;  // of pairs, of training
+  // By end, those of the first row first: its pair, and the row at the other end.
+  std::span<const LocalId> pair_of = {};
+  std::span<const LocalId> other_end = {};
+  // Gradients of rows: sums over their ends, of which `ends` has the rows at the other ends, or, of
+  // ends that have rows of their own, these, for columns.
+  struct Sum {
+    SparseOperator ends = {};
+    bool adds = false;  // to what `gradient` holds
+    MatrixView gradient = {};
+  };
+  Sum inner = {};
+  Sum fetched = {};
+};
+
 // One call of one operation, as its rule sees it. What it gives of values are rows of the call,
 // unless it says otherwise.
 class Views {
@@ -109,7 +129,11 @@ class Views {
   const Operation& op() const { return program_.at(call_.value); }
   Value value() const { return call_.value; }
   Rows call_rows() const { return call_.rows; }
-  RowRange range() const { return shape_.range_of(call_.rows); }  // of inner rows
+  // The inner rows, or the pairs, of the call.
+  RowRange range() const {
+    return op().rows_of() == RowsOf::kPairs ? RowRange{0, rows().pairs}
+                                            : shape_.range_of(call_.rows);
+  }
 
   // The value that an operation reads, which of computed rows may be another one.
   Value input(std::size_t i) const {
@@ -123,7 +147,10 @@ class Views {
   MatrixView rows_of(Value value) const {
     return call_.rows == Rows::kComputed ? computed_rows(value) : whole(value).rows_in(range());
   }
-  MatrixView inner(Value value) const { return whole(value).rows_in({0, rows().inner}); }
+  // All rows but halo rows.
+  MatrixView inner(Value value) const {
+    return whole(value).rows_in({0, rows().own(program_.at(value).rows_of())});
+  }
   // All inner and halo rows.
   virtual MatrixView whole(Value value) const = 0;
   virtual MatrixView computed_rows(Value value) const = 0;
@@ -160,6 +187,7 @@ class Views {
   virtual const NodeTypeRows& node_types() const = 0;
   virtual ComputedViews computed() const = 0;
   virtual DegreeViews degrees(bool with_self) const = 0;
+  virtual PairViews pairs() const = 0;
 
  private:
   const Program& program_;

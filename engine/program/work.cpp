@@ -139,6 +139,19 @@ class CountedViews final : public Views {
     const auto factors = counted<const float>(rows().inner);
     return {counted<const LocalId>(rows().inner), factors, factors};
   }
+  // All ends are those of inner rows, and each of these has as many.
+  PairViews pairs() const override {
+    const std::int64_t columns = program().at(program().embeddings).columns;
+    const MatrixView of_rows = counted(rows().inner, columns, dtype());
+    const auto ends = counted<const LocalId>(rows().own(RowsOf::kEnds));
+    SparseOperator sum;
+    sum.rows = rows().inner;
+    sum.row_ptr = counted<const std::int64_t>(sum.rows + 1);
+    sum.col_idx = counted<const std::int32_t>(kernels::length(ends));
+    sum.counted_edges = kernels::length(ends);
+    const auto each = counted<const LocalId>(rows().pairs);
+    return {of_rows, each, each, {}, ends, ends, {sum, /*adds=*/true, of_rows}, {}};
+  }
 
  private:
   const DeclaredParameter& declared(int number) const {

@@ -9,6 +9,8 @@ namespace atl {
 namespace {
 
 constexpr std::int64_t kMostPairs = 1 << 30;  // of a piece: rows have 31 bits, and pairs two ends
+// At a time of those that a decoder scores: each takes a row of every layer.
+constexpr std::int64_t kMostDecoded = 1 << 16;
 
 std::int64_t pieces_of(std::int64_t count, std::int64_t each) {
   return std::max<std::int64_t>(1, (count + each - 1) / each);
@@ -28,11 +30,41 @@ std::vector<float> gather_everywhere(Transport& transport, const std::vector<flo
   return all;
 }
 
+// 0, 1, 2, ...
+template <typename T>
+ConstDeviceArray<T> numbers(const Rank& rank, std::int64_t count) {
+  std::vector<T> all(static_cast<std::size_t>(count));
+  for (std::size_t k = 0; k < all.size(); ++k) all[k] = static_cast<T>(k);
+  return {rank.backend, rank.queue, std::move(all)};
+}
+
 }  // namespace
 
+// The loss of a block of pairs, whose targets change from block to block.
+class LinkTask::PairLoss final : public Loss {
+ public:
+  PairLoss(Backend& backend, double total) : Loss(backend, {}, total) {}
+
+  // wanted: 1 for edges, 0 for negatives; listed: 0, 1, 2, ...
+  void set_block(std::span<const std::uint8_t> wanted, std::span<const LocalId> listed,
+                 std::span<double> sum) {
+    targets_.multi_labels = wanted;
+    targets_.rows = listed;
+    sum_ = sum;
+  }
+  void compute(const Rank& rank, const Round& /*round*/, ConstMatrixView scores,
+               MatrixView gradient) override {
+    queue_loss(rank, targets_, scores, 1 / total(), gradient, sum_);
+  }
+
+ private:
+  LossTargets targets_;
+  std::span<double> sum_;
+};
+
 LinkTask::LinkTask(const Rank& rank, const LinkShare& links, const LinkOptions& options,
-                   std::int64_t inner, Metric metric, std::int64_t columns, DType dtype,
-                   std::unique_ptr<PairDecoder> decoder)
+                   std::int64_t inner, Metric metric, const ModelConfig& model,
+                   ParameterStore& parameters)
     : Loss(rank.backend, {},
            static_cast<double>(links.sets[0].total) * static_cast<double>(1 + options.negatives)),
       rank_(rank),
@@ -40,12 +72,22 @@ LinkTask::LinkTask(const Rank& rank, const LinkShare& links, const LinkOptions& 
       options_(options),
       inner_(inner),
       metric_(metric),
-      columns_(columns),
-      dtype_(dtype),
-      decoder_(std::move(decoder)),
+      decodes_(model.decoder != Decoder::kDot),
       pieces_(pieces_of(links.sets[0].largest, edges_per_piece(1 + options.negatives))),
-      fetch_(rank, links.homes, inner, columns, dtype),
+      fetch_(rank, links.homes, inner, model.outputs, model.dtype),
+      scorer_(pair_program(model, Pass::kTraining), pair_program(model, Pass::kEvaluation),
+              {.dtype = model.dtype}, rank, parameters, inner, most_pairs()),
+      pair_loss_(std::make_unique<PairLoss>(rank.backend, total())),
       sums_(rank.backend, count_blocks()) {}
+
+LinkTask::~LinkTask() = default;
+
+void LinkTask::allocate() {
+  scorer_.allocate();
+  const std::int64_t most = most_pairs().training;
+  pair_numbers_ = numbers<LocalId>(rank_, most);
+  if (decodes_) end_numbers_ = numbers<std::int32_t>(rank_, 2 * most);
+}
 
 std::int64_t LinkTask::edges_per_piece(std::int64_t pairs_each) const {
   const std::int64_t pairs = options_.batch * (1 + options_.negatives);
@@ -56,8 +98,19 @@ RowRange LinkTask::piece(std::int64_t index, std::int64_t each, std::int64_t cou
   return {std::min(index * each, count), std::min((index + 1) * each, count)};
 }
 
-std::int64_t LinkTask::pairs_at_a_time() const {
-  return decoder_ ? PairDecoder::kMostPairs : kMostPairs;
+std::int64_t LinkTask::pairs_at_a_time() const { return decodes_ ? kMostDecoded : kMostPairs; }
+
+MostPairs LinkTask::most_pairs() const {
+  // The pairs of `count` edges, in pieces.
+  const auto of = [&](std::int64_t count, std::int64_t each) {
+    return std::min(std::min(count, edges_per_piece(each)) * each, pairs_at_a_time());
+  };
+  MostPairs most{.training = of(links_.sets[0].edges.size(), 1 + options_.negatives)};
+  for (const LinkSet& set : std::span(links_.sets).subspan(1)) {
+    most.evaluation =
+        std::max({most.evaluation, of(set.edges.size(), 1 + set.each), of(set.shared.size(), 1)});
+  }
+  return most;
 }
 
 std::int64_t LinkTask::count_blocks() const {
@@ -85,29 +138,29 @@ LinkTask::Pairs LinkTask::fetch(std::span<const std::int32_t> rows,
   pairs.rows = fetch_.fetch(embeddings, label);
   pairs.device_first = {rank_.backend, rank_.queue, std::span<const LocalId>(pairs.first)};
   pairs.device_second = {rank_.backend, rank_.queue, std::span<const LocalId>(pairs.second)};
-  pairs.scores = DeviceArray<float>(rank_.backend, pairs.size());
   return pairs;
 }
 
-void LinkTask::score(Pairs& pairs, RowRange range, int epoch) {
+PairViews LinkTask::Pairs::views(RowRange range) const {
   const auto of = [&](const auto& array) {
     return array.span().empty() ? array.span() : array.span().subspan(range.begin, range.size());
   };
-  const std::span<const LocalId> first = of(pairs.device_first);
-  const std::span<const LocalId> second = of(pairs.device_second);
-  const MatrixView scores = pairs.column(pairs.scores, range);
-  if (decoder_) return decoder_->score(pairs.rows, first, second, of(pairs.ids), epoch, scores);
-  rank_.backend.run(rank_.queue, kernels::PairDots{pairs.rows, first, second, scores});
+  return {.rows = rows, .first = of(device_first), .second = of(device_second), .ids = of(ids)};
 }
 
-LinkTask::Pairs LinkTask::scored(std::span<const std::int32_t> rows,
-                                 std::span<const std::int32_t> nodes, ConstMatrixView embeddings,
-                                 int epoch) {
-  Pairs pairs = fetch(rows, nodes, embeddings, epoch);
+std::vector<float> LinkTask::scores(std::span<const std::int32_t> rows,
+                                    std::span<const std::int32_t> nodes, ConstMatrixView embeddings,
+                                    int epoch) {
+  const Pairs pairs = fetch(rows, nodes, embeddings, epoch);
+  const Round round{.epoch = epoch, .training = false};
+  std::vector<float> scores;
   for (std::int64_t b = 0; b < pieces_of(pairs.size(), pairs_at_a_time()); ++b) {
-    score(pairs, piece(b, pairs_at_a_time(), pairs.size()), epoch);
+    const RowRange range = piece(b, pairs_at_a_time(), pairs.size());
+    scorer_.run_pairs(pairs.views(range), round, nullptr);
+    const std::vector<float> block = download_f32(rank_.backend, rank_.queue, scorer_.logits());
+    scores.insert(scores.end(), block.begin(), block.end());
   }
-  return pairs;
+  return scores;
 }
 
 void LinkTask::compute(const Rank& /*rank*/, const Round& round, ConstMatrixView embeddings,
@@ -132,29 +185,25 @@ void LinkTask::compute(const Rank& /*rank*/, const Round& round, ConstMatrixView
         others.push_back(static_cast<std::int32_t>(random_node(key, number, k, nodes)));
         targets.push_back(0);
       }
-      for (std::int64_t k = 0; decoder_ && k < each; ++k) {
+      for (std::int64_t k = 0; decodes_ && k < each; ++k) {
         ids.push_back(GlobalId{set.number[i] * each + k});
       }
     }
     Pairs pairs = fetch(rows, others, embeddings, round.epoch);
     pairs.ids = {rank_.backend, rank_.queue, std::move(ids)};
-    const std::int64_t at_a_time = std::min(pairs_at_a_time(), pairs.size());
-    std::vector<LocalId> all(static_cast<std::size_t>(at_a_time));
-    for (std::size_t k = 0; k < all.size(); ++k) all[k] = LocalId(k);
-    const ConstDeviceArray<LocalId> listed(rank_.backend, rank_.queue, std::move(all));
     const ConstDeviceArray<std::uint8_t> wanted(rank_.backend, rank_.queue, std::move(targets));
-    DeviceArray<float> d(rank_.backend, at_a_time);
     for (std::int64_t b = 0; b < pieces_of(pairs.size(), pairs_at_a_time()); ++b) {
       const RowRange range = piece(b, pairs_at_a_time(), pairs.size());
       const auto size = static_cast<std::size_t>(range.size());
-      score(pairs, range, round.epoch);
-      rank_.backend.run(rank_.queue,
-                        kernels::SigmoidCrossEntropy{pairs.column(pairs.scores, range),
-                                                     wanted.span().subspan(range.begin, size),
-                                                     listed.span().first(size), 1 / total(),
-                                                     pairs.column(d, {0, range.size()}),
-                                                     sums_.span().subspan(block++, 1)});
-      add_gradient(pairs, range, d, p == 0 && b == 0, b == 0, gradient);
+      PairViews views = pairs.views(range);
+      const Ends ends = list_ends(pairs, range, views);
+      views.inner.gradient = gradient;
+      views.inner.adds = p > 0 || b > 0;
+      if (fetch_.fetched() > 0) views.fetched.gradient = fetch_.returned();
+      views.fetched.adds = b > 0;
+      pair_loss_->set_block(wanted.span().subspan(range.begin, size),
+                            pair_numbers_.span().first(size), sums_.span().subspan(block++, 1));
+      scorer_.run_pairs(views, round, pair_loss_.get());
     }
     fetch_.give_back(gradient, {"links", "backward", -1, round.epoch});
   }
@@ -166,81 +215,53 @@ double LinkTask::local_sum() const {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-// The gradient of a row is the sum over its pairs of d times the other row, or, of a decoder, of
-// the gradient of their product times the other row: a sparse matrix, of which this rank's rows and
-// those to be returned are taken one after the other.
-void LinkTask::add_gradient(const Pairs& pairs, RowRange range, DeviceArray<float>& d, bool first,
-                            bool first_here, MatrixView gradient) {
+LinkTask::Ends LinkTask::list_ends(const Pairs& pairs, RowRange range, PairViews& views) const {
   const std::int64_t all = inner_ + fetch_.fetched();
-  const std::int64_t entries = 2 * range.size();
+  const auto entries = static_cast<std::size_t>(2 * range.size());
   std::vector<std::int64_t> row_ptr(static_cast<std::size_t>(all) + 1, 0);
   for (const auto* ends : {&pairs.first, &pairs.second}) {
     for (std::int64_t k = range.begin; k < range.end; ++k) ++row_ptr[to_index((*ends)[k]) + 1];
   }
   std::partial_sum(row_ptr.begin(), row_ptr.end(), row_ptr.begin());
   std::vector<std::int64_t> next(row_ptr.begin(), row_ptr.end() - 1);
-  std::vector<LocalId> other_end(static_cast<std::size_t>(entries));
-  std::vector<LocalId> pair_of(static_cast<std::size_t>(entries));
+  std::vector<LocalId> pair_of(entries);
+  std::vector<LocalId> other_end(decodes_ ? entries : 0);
+  std::vector<std::int32_t> other_row(decodes_ ? 0 : entries);
   for (std::int64_t k = range.begin; k < range.end; ++k) {
     const LocalId one = pairs.first[k];
     const LocalId two = pairs.second[k];
     for (const auto& [row, other] : {std::pair(one, two), std::pair(two, one)}) {
       const auto at = static_cast<std::size_t>(next[to_index(row)]++);
-      other_end[at] = other;
       pair_of[at] = LocalId(k - range.begin);
+      if (decodes_) {
+        other_end[at] = other;
+      } else {
+        other_row[at] = to_index(other);
+      }
     }
   }
-  // Rows returned begin at 0 again.
-  std::vector<std::int64_t> returned_ptr(row_ptr.begin() + inner_, row_ptr.end());
+  std::vector<std::int64_t> fetched_ptr(row_ptr.begin() + inner_, row_ptr.end());
   const std::int64_t inner_entries = row_ptr[static_cast<std::size_t>(inner_)];
-  for (std::int64_t& at : returned_ptr) at -= inner_entries;
+  for (std::int64_t& at : fetched_ptr) at -= inner_entries;
   row_ptr.resize(static_cast<std::size_t>(inner_) + 1);
-  // A decoder's entries are rows of their own.
-  std::vector<std::int32_t> col_idx(static_cast<std::size_t>(entries));
-  for (std::size_t at = 0; at < col_idx.size(); ++at) {
-    col_idx[at] = decoder_ ? static_cast<std::int32_t>(at) : to_index(other_end[at]);
-  }
 
-  const ConstDeviceArray<std::int64_t> inner_rows(rank_.backend, rank_.queue, std::move(row_ptr));
-  const ConstDeviceArray<std::int64_t> returned_rows(rank_.backend, rank_.queue,
-                                                     std::move(returned_ptr));
-  const ConstDeviceArray<std::int32_t> columns(rank_.backend, rank_.queue, std::move(col_idx));
-  const ConstDeviceArray<LocalId> order(rank_.backend, rank_.queue, std::move(pair_of));
-  const MatrixView scores = pairs.column(d, {0, range.size()});
-  ConstMatrixView rows = pairs.rows;
-  DeviceArray<float> values;
-  if (decoder_) {
-    const ConstDeviceArray<LocalId> others(rank_.backend, rank_.queue, std::move(other_end));
-    if (contributions_.rows() < entries) {
-      contributions_ = Tensor(rank_.backend, entries, columns_, dtype_);
-    }
-    const MatrixView products = contributions_.view().rows_in({0, entries});
-    rank_.backend.run(rank_.queue, kernels::PairProducts{decoder_->backward(scores), order.span(),
-                                                         pairs.rows, others.span(), products});
-    rows = products;
-  } else {
-    values = DeviceArray<float>(rank_.backend, entries);
-    rank_.backend.run(
-        rank_.queue,
-        kernels::GatherRows{
-            scores, order.span(), {}, {values.span().data(), entries, 1, 1, DType::kF32}});
-  }
-
-  const auto add_rows = [&](std::int64_t count, const ConstDeviceArray<std::int64_t>& ends,
-                            RowRange edges, bool writes, MatrixView to) {
-    SparseOperator op;
-    op.rows = count;
-    op.cols = rows.rows;
-    op.row_ptr = ends.span();
-    op.col_idx = columns.span().subspan(edges.begin, edges.size());
-    if (!decoder_) op.values = values.span().subspan(edges.begin, edges.size());
-    rank_.backend.run(rank_.queue, kernels::Spmm{op, {0, count}, rows, writes ? 0.0 : 1.0, to});
+  const auto upload = [&](auto values) {
+    return ConstDeviceArray(rank_.backend, rank_.queue, std::move(values));
   };
-  add_rows(inner_, inner_rows, {0, inner_entries}, first, gradient);
-  if (fetch_.fetched() > 0) {
-    add_rows(fetch_.fetched(), returned_rows, {inner_entries, entries}, first_here,
-             fetch_.returned());
-  }
+  Ends ends{upload(std::move(row_ptr)), upload(std::move(fetched_ptr)), upload(std::move(pair_of)),
+            upload(std::move(other_end)), upload(std::move(other_row))};
+  views.pair_of = ends.pair_of.span();
+  views.other_end = ends.other_end.span();
+  const std::span<const std::int32_t> columns =
+      decodes_ ? end_numbers_.span().first(entries) : ends.other_row.span();
+  const auto of_inner = static_cast<std::size_t>(inner_entries);
+  views.inner.ends.rows = inner_;
+  views.inner.ends.row_ptr = ends.inner_rows.span();
+  views.inner.ends.col_idx = columns.first(of_inner);
+  views.fetched.ends.rows = fetch_.fetched();
+  views.fetched.ends.row_ptr = ends.fetched_rows.span();
+  views.fetched.ends.col_idx = columns.subspan(of_inner);
+  return ends;
 }
 
 std::vector<float> LinkTask::shared_scores(const LinkSet& set, ConstMatrixView embeddings,
@@ -252,10 +273,9 @@ std::vector<float> LinkTask::shared_scores(const LinkSet& set, ConstMatrixView e
     const auto part = [&](const std::vector<std::int32_t>& values) {
       return std::span(values).subspan(range.begin, range.size());
     };
-    const Pairs pairs = scored(part(set.shared.row), part(set.shared.node), embeddings, epoch);
-    for (const float value : pairs.scores.download(rank_.backend, rank_.queue)) {
-      mine.push_back(ranked_negative(value));
-    }
+    const std::vector<float> found =
+        scores(part(set.shared.row), part(set.shared.node), embeddings, epoch);
+    std::ranges::transform(found, std::back_inserter(mine), ranked_negative);
   }
   std::vector<float> all = gather_everywhere(rank_.transport, mine, {"links", "", -1, epoch});
   std::ranges::sort(all);
@@ -278,13 +298,12 @@ LinkScores LinkTask::rank_set(const LinkSet& set, ConstMatrixView embeddings, in
       const auto own = std::span(set.others).subspan(i * set.each, set.each);
       others.insert(others.end(), own.begin(), own.end());
     }
-    const Pairs pairs = scored(rows, others, embeddings, epoch);
-    const std::vector<float> scores = pairs.scores.download(rank_.backend, rank_.queue);
-    for (std::int64_t k = 0; k < pairs.size(); k += pairs_each) {
+    const std::vector<float> found = scores(rows, others, embeddings, epoch);
+    for (std::int64_t k = 0; k < std::ssize(found); k += pairs_each) {
       if (shared) {
-        result.add_to_shared(scores[k], negatives);
+        result.add_to_shared(found[k], negatives);
       } else {
-        result.add(scores[k], std::span(scores).subspan(k + 1, set.each));
+        result.add(found[k], std::span(found).subspan(k + 1, set.each));
       }
     }
   }
@@ -310,16 +329,11 @@ Metrics LinkTask::evaluate(int epoch, ConstMatrixView embeddings) {
 }
 
 std::int64_t LinkTask::bytes() const {
-  constexpr std::int64_t kBytesOfPair = 48;  // ends, scores, gradients, and the matrix of the two
+  constexpr std::int64_t kBytesOfPair = 32;  // ends, targets, and the matrix of the two
   const std::int64_t pairs =
       std::min(options_.batch, links_.sets[0].edges.size()) * (1 + options_.negatives);
   const std::int64_t fetched = std::min<std::int64_t>(pairs, std::ssize(links_.homes.row) - inner_);
-  std::int64_t bytes = pairs * kBytesOfPair + fetch_.bytes(fetched);
-  if (decoder_) {
-    const std::int64_t entries = 2 * std::min(pairs, PairDecoder::kMostPairs);
-    bytes += decoder_->bytes(pairs) + entries * padded_columns(columns_) * bytes_of(dtype_);
-  }
-  return bytes;
+  return pairs * kBytesOfPair + fetch_.bytes(fetched) + scorer_.value_bytes();
 }
 
 }  // namespace atl

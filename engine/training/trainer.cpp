@@ -74,14 +74,9 @@ std::unique_ptr<Loss> Trainer::make_loss() {
   if (data_.links() == nullptr) {
     return std::make_unique<Loss>(rank_.backend, data_.targets(), data_.loss_total(Split::kTrain));
   }
-  std::unique_ptr<PairDecoder> decoder;
-  if (model_.decoder == Decoder::kMlp) {
-    decoder =
-        std::make_unique<PairDecoder>(rank_, network_.parameters(), network_.training(), model_);
-  }
   auto links =
       std::make_unique<LinkTask>(rank_, *data_.links(), options_.loss.links, data_.graph().inner(),
-                                 metric_, model_.outputs, model_.dtype, std::move(decoder));
+                                 metric_, model_, network_.parameters());
   links_ = links.get();
   return links;
 }

@@ -52,7 +52,11 @@ class Trainer {
   }
   // Bytes of what training can't do without: features, graph, activations that backward reads.
   std::int64_t bytes_held() const { return data_.bytes() + network_.activation_bytes(); }
-  void allocate() { network_.allocate(); }  // collective
+  // Collective.
+  void allocate() {
+    network_.allocate();
+    if (links_ != nullptr) links_->allocate();
+  }
 
   // Forward, loss, backward, gradient all-reduce, step. epoch is 1-based. `wishes` of this rank are
   // asked for when all that is done. Collective.

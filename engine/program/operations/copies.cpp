@@ -47,10 +47,15 @@ void lower_place_computed(const Views& views, Requests& requests) {
 }  // namespace
 
 constinit const Rule rules::kFeatures{.name = "features", .is_leaf = true};
-constinit const Rule rules::kNodeParameters{
-    .name = "node parameters", .is_leaf = true, .parameters = add_node_gradient};
-constinit const Rule rules::kParameter{
-    .name = "parameter", .reach = Reach::kSmall, .has_rows = false, .is_leaf = true};
+constinit const Rule rules::kNodeParameters{.name = "node parameters",
+                                            .is_leaf = true,
+                                            .is_trained = true,
+                                            .parameters = add_node_gradient};
+constinit const Rule rules::kParameter{.name = "parameter",
+                                       .reach = Reach::kSmall,
+                                       .has_rows = false,
+                                       .is_leaf = true,
+                                       .is_trained = true};
 constinit const Rule rules::kCopy{
     .name = "copy", .span = "input dropout", .lower = lower_copy, .through = pass_on};
 

@@ -8,6 +8,7 @@ namespace atl::rules {
 
 // copies.cpp
 extern const Rule kFeatures;        // [nodes, features] of the dataset
+extern const Rule kEmbeddings;      // [nodes, columns] of another program, with rows of other ranks
 extern const Rule kNodeParameters;  // the same, trained: a row per node, on the rank that owns it
 extern const Rule kParameter;       // a trained matrix or row
 extern const Rule kCopy;            // of the features, with room for halo rows
@@ -81,6 +82,15 @@ extern const Rule kAggregateEdges;  // sum of rows with what features of edges a
 extern const Rule kEdgesHalo;
 extern const Rule kEdgesSources;
 extern const Rule kEdgesTerms;
+
+// pairs.cpp: pairs of embeddings u and v
+extern const Rule kPairProducts;  // u v, element by element
+extern const Rule kPairDots;      // <u, v>
+extern const Rule kScores;        // numbers of pairs in the parameters' type
+extern const Rule kNarrow;        // gradients of these as the products before them read them
+extern const Rule kEndRows;       // what u gets from the gradient of u v, and what v gets
+extern const Rule kEndFactors;    // the same of <u, v>: factors of the other embedding
+extern const Rule kAddEnds;       // adds both to the gradients of embeddings
 
 // norm.cpp
 extern const Rule kLayerNorm;          // Ba et al. 2016

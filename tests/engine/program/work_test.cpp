@@ -46,6 +46,23 @@ class CountsByName final : public kernels::TakesEach<CountsByName, Requests> {
   WorkByName counts;
 };
 
+// Compares what was asked for with what has run; at least so many kernels.
+void expect_found(const WorkByName& expected, const TraceRecorder& recorder, std::size_t least) {
+  WorkByName found;
+  for (const TraceSpan& span : recorder.spans()) {
+    std::string name = span.name;
+    // Copies of weights in another type belong to the step.
+    if (name == "convert" && !expected.contains(name)) name = "adam_step";
+    if (expected.contains(name)) found[name].add(span.work);
+  }
+  ASSERT_GE(found.size(), least);
+  for (const auto& [name, counted] : expected) {
+    EXPECT_EQ(counted.flops, found[name].flops) << name;
+    EXPECT_EQ(counted.bytes, found[name].bytes) << name;
+    EXPECT_EQ(counted.no_reuse_bytes, found[name].no_reuse_bytes) << name;
+  }
+}
+
 // Counts one epoch of write(config, pass) both ways on every rank and compares them.
 void compare_epoch(const ModelConfig& config, int parts, bool weighted,
                    Program (*write)(const ModelConfig&, Pass) = model_program) {
@@ -97,21 +114,76 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted,
     if (config.edge_scores) {
       for (const char* name : {"head_dots", "head_dots_backward"}) expected.counts.erase(name);
     }
-    WorkByName found;
-    for (const TraceSpan& span : recorder.spans()) {
-      // Copies of weights in another type belong to the step.
-      const std::string name =
-          std::string_view(span.name) == "convert" ? "adam_step" : std::string(span.name);
-      if (expected.counts.contains(name)) found[name].add(span.work);
-    }
+    SCOPED_TRACE(fmt::format("{} ranks", parts));
     // mlp has no sparse product, sgc no activation.
-    ASSERT_GT(found.size(), config.kind == "mlp" || config.kind == "sgc" ? 4U : 5U);
-    for (const auto& [name, counted] : expected.counts) {
-      EXPECT_EQ(counted.flops, found[name].flops) << name << ", " << parts << " ranks";
-      EXPECT_EQ(counted.bytes, found[name].bytes) << name << ", " << parts << " ranks";
-      EXPECT_EQ(counted.no_reuse_bytes, found[name].no_reuse_bytes)
-          << name << ", " << parts << " ranks";
+    expect_found(expected.counts, recorder, config.kind == "mlp" || config.kind == "sgc" ? 5U : 6U);
+  });
+}
+
+// Pairs of a ring: each node and the next.
+void compare_pairs(const ModelConfig& config) {
+  const Csr csr = random_graph(70, 4, /*directed=*/false, /*weighted=*/false, 5);
+  const EdgeArrays arrays = make_edge_arrays(csr);
+  run_parts(arrays.on(csr, true), 1, [&](Transport& transport, const LocalGraphView& local) {
+    TestRank rank(transport, local, "reference");
+    const std::int64_t count = local.inner();
+    const Program program = pair_program(config, Pass::kTraining);
+    ParameterStore store(config.dtype);
+    for (const DeclaredParameter& p : program.parameters) {
+      store.declare(p.name, p.layer, p.rows, p.columns, p.initialisation);
     }
+    store.allocate(*rank.backend, *rank.queue, 1);
+    Network scorer(program, pair_program(config, Pass::kEvaluation), {.dtype = config.dtype},
+                   rank.self, store, count, {count, count});
+    scorer.allocate();
+
+    std::vector<LocalId> first, second, pair_of, other_end;
+    std::vector<std::int64_t> row_ptr{0};
+    std::vector<std::int32_t> columns;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t before = (i + count - 1) % count;
+      first.push_back(LocalId(i));
+      second.push_back(LocalId((i + 1) % count));
+      pair_of.insert(pair_of.end(), {LocalId(i), LocalId(before)});
+      other_end.insert(other_end.end(), {second.back(), LocalId(before)});
+      row_ptr.push_back(2 * (i + 1));
+    }
+    for (std::int32_t k = 0; k < 2 * count; ++k) {
+      columns.push_back(config.decoder == Decoder::kMlp ? k : to_index(other_end[k]));
+    }
+    Tensor rows(*rank.backend, count, config.outputs, config.dtype);
+    Tensor gradient(*rank.backend, count, config.outputs, config.dtype);
+    rank.backend->run(*rank.queue, kernels::FillZero{rows.view()});
+    rank.backend->run(*rank.queue, kernels::FillZero{gradient.view()});
+    PairViews pairs{.rows = rows.view(),
+                    .first = first,
+                    .second = second,
+                    .ids = local.inner_ids,
+                    .pair_of = pair_of,
+                    .other_end = other_end};
+    pairs.inner.ends.rows = count;
+    pairs.inner.ends.row_ptr = row_ptr;
+    pairs.inner.ends.col_idx = columns;
+    pairs.inner.adds = true;
+    pairs.inner.gradient = gradient.view();
+    LossTargets targets;
+    const std::vector<std::uint8_t> wanted(first.size(), 1);
+    targets.multi_labels = wanted;
+    targets.rows = first;
+    Loss loss(*rank.backend, targets, 1);
+
+    TraceRecorder recorder;
+    rank.backend->profile_into(&recorder, rank.queue.get());
+    scorer.run_pairs(pairs, {.epoch = 1}, &loss);
+    rank.backend->profile_into(nullptr, nullptr);
+    CountsByName expected;
+    for (const Block& block : scorer.training_schedule().blocks) {
+      for (const Call& call : block.calls) {
+        lower_counted(scorer.training(), call, scorer.shape(), config.dtype, expected);
+      }
+    }
+    expected.counts.erase("softmax_cross_entropy");
+    expect_found(expected.counts, recorder, 3);
   });
 }
 
@@ -138,6 +210,21 @@ TEST(Work, OfOtherOperationsIsWhatABackendCounts) {
     config.outputs = 4;
     config.dtype = dtype;
     for (const int parts : {1, 3}) compare_epoch(config, parts, false, other_operations);
+  }
+}
+
+TEST(Work, OfPairsIsWhatABackendCounts) {
+  for (const Decoder decoder : {Decoder::kDot, Decoder::kMlp}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+      ModelConfig config;
+      config.decoder = decoder;
+      config.decoder_dropout = 0.5;
+      config.layers = 1;
+      config.features = 6;
+      config.outputs = 6;
+      config.dtype = dtype;
+      compare_pairs(config);
+    }
   }
 }
 

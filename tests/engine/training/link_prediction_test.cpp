@@ -245,17 +245,16 @@ LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions&
     }
     store.allocate(rank.backend, rank.queue, 1);
     const int first = static_cast<int>(program.parameters.size()) - 2 * model.decoder_layers;
-    std::unique_ptr<PairDecoder> own;
     if (decoder != nullptr) {
       for (std::size_t k = 0; k < decoder->values().size(); ++k) {
         const std::vector<double>& values = decoder->values()[k];
         upload_f32(rank.backend, rank.queue, std::vector<float>(values.begin(), values.end()),
                    store.value(first + static_cast<int>(k)));
       }
-      own = std::make_unique<PairDecoder>(rank, store, program, model);
     }
-    LinkTask task(rank, *job.data().links(), options.loss.links, std::ssize(ids), kMrr, kWidth,
-                  DType::kF32, std::move(own));
+    LinkTask task(rank, *job.data().links(), options.loss.links, std::ssize(ids), kMrr, model,
+                  store);
+    task.allocate();
     std::vector<float> rows;
     for (const GlobalId id : ids) {
       for (std::int64_t c = 0; c < kWidth; ++c) rows.push_back(embedding(to_index(id), c));
