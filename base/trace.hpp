@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/span_work.hpp"
+
 namespace atl {
 
 // Where a span belongs; -1 = not applicable.
@@ -43,14 +45,6 @@ enum TraceLane : int {
 constexpr int receive_lane(int peer) { return kFirstPeerLane + 2 * peer; }
 constexpr int send_lane(int peer) { return receive_lane(peer) + 1; }
 std::string lane_name(int lane);  // "main thread", "from rank 2"
-
-// The work of an operation. Bytes if each were moved once only, and if nothing were cached, every
-// matrix, index and factor counted once per use: the same for operations that stream.
-struct SpanWork {
-  double flops = 0;
-  double bytes = 0;
-  double no_reuse_bytes = 0;
-};
 
 struct TraceSpan {
   const char* name = "";       // string literal

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 
@@ -81,6 +82,13 @@ inline bool overlap(ConstMatrixView a, ConstMatrixView b) {
 
 inline void check_disjoint(ConstMatrixView output, ConstMatrixView input, const char* names) {
   ATOLL_ASSERT(!overlap(output, input), "{} overlap", names);
+}
+
+inline void check_disjoint(std::initializer_list<ConstMatrixView> outputs,
+                           std::initializer_list<ConstMatrixView> inputs, const char* names) {
+  for (const ConstMatrixView& output : outputs) {
+    for (const ConstMatrixView& input : inputs) check_disjoint(output, input, names);
+  }
 }
 
 inline void check_wire_storage(ConstMatrixView view, const char* name) {

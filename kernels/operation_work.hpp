@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <span>
 
-#include "base/trace.hpp"
+#include "base/span_work.hpp"
 #include "kernels/views.hpp"
 
 namespace atl {
@@ -52,7 +52,9 @@ struct EdgePass {
   ConstMatrixView x;
   int products = 1;
 };
-// Per edge an index, `edge_bytes` and a row of x; per row its offset and its share of `beside`.
+// Per edge an index, `edge_bytes` and a row of x; per row its offset and its share of `beside`,
+// matrices with a row for each of the operator's. What has rows for the pass alone, such as
+// gradients of sources, is counted by a matrix of the same columns that has them all.
 SpanWork edge_pass_work(const EdgePass& pass, std::int64_t edge_bytes,
                         std::initializer_list<ConstMatrixView> beside);
 

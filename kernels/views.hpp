@@ -62,9 +62,11 @@ struct BasicMatrixView {
   BasicMatrixView rows_in(RowRange range) const {
     ATOLL_ASSERT(0 <= range.begin && range.begin <= range.end && range.end <= rows,
                  "rows {}..{} of {}", range.begin, range.end, rows);
-    using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
-    return {static_cast<Byte*>(data) + range.begin * stride * bytes_of(dtype), range.size(), cols,
-            stride, dtype};
+    return {after(range.begin * stride), range.size(), cols, stride, dtype};
+  }
+  // Columns [first, first + count) of its rows.
+  BasicMatrixView columns_in(std::int64_t first, std::int64_t count) const {
+    return {after(first), rows, count, stride, dtype};
   }
   // Typed pointer to the start of row i; T must be the C++ type of dtype.
   template <typename T>
@@ -73,6 +75,13 @@ struct BasicMatrixView {
     return static_cast<Element*>(data) + i * stride;
   }
   operator BasicMatrixView<const void>() const { return {data, rows, cols, stride, dtype}; }
+
+ private:
+  // The address so many elements behind data; null where that is null, in views that are counted.
+  Void* after(std::int64_t elements) const {
+    using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+    return data == nullptr ? nullptr : static_cast<Byte*>(data) + elements * bytes_of(dtype);
+  }
 };
 
 using MatrixView = BasicMatrixView<void>;

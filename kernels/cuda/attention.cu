@@ -1,7 +1,8 @@
 // Attention over in-edges, forward: a row goes through its neighbours once; the sum and its norm
 // are scaled down where a greater score comes (attention_rows.cuh).
 #include "kernels/cuda/attention_rows.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
+#include "kernels/operations/attention.hpp"
 
 namespace atl::cuda {
 
@@ -105,13 +106,12 @@ __global__ void __launch_bounds__(kMergeThreads)
 
 }  // namespace
 
-void attend(const Launch& where, const SpmmWork& whole_work, const SparseOperator& op,
-            ConstMatrixView z, ConstMatrixView t, const AttentionSpec& attention, MatrixView y,
-            const Epilogue& epilogue) {
-  const RowRange rows = whole_work.range;
+void kernel(CudaBackend& backend, Queue& queue, const kernels::Attend& call) {
+  const auto& [op, rows, z, t, attention, y, epilogue] = call;
+  const Launch& where = launch_of(backend, queue);
   const AttendResult result{z.cols, attention.heads};
-  const SpmmWork work =
-      divided(whole_work, static_cast<std::int64_t>(where.workspace.size()), result.stride());
+  const SpmmWork work = divided(work_of(op.prepared, rows),
+                                static_cast<std::int64_t>(where.workspace.size()), result.stride());
   const bool additive = attention.score == AttentionScore::kAdditive;
   with_element_type(z.dtype, [&]<typename T>(T) {
     with_head_lanes(

@@ -2,8 +2,9 @@
 // neighbours twice: for its softmax, and, with that known, for its gradients. What the first time
 // finds of an edge waits for the second where its coefficients will be.
 #include "kernels/cuda/attention_rows.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/term_sums.cuh"
+#include "kernels/operations/attention.hpp"
 
 namespace atl::cuda {
 
@@ -566,10 +567,10 @@ struct BackwardPlan {
 
 }  // namespace
 
-void attend_backward_targets(const Launch& where, const SpmmWork& work, const SparseOperator& op,
-                             ConstMatrixView z, ConstMatrixView t, ConstMatrixView dy,
-                             const AttentionSpec& attention, MatrixView dt, MatrixView coefficients,
-                             MatrixView dvector, MatrixView dedge_weight) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::AttendBackwardTargets& call) {
+  const auto& [op, rows, z, t, dy, attention, dt, coefficients, dvector, dedge_weight] = call;
+  const Launch& where = launch_of(backend, queue);
+  const SpmmWork work = work_of(op.prepared, rows);
   const bool additive = attention.score == AttentionScore::kAdditive;
   const TargetResult result{z.cols, attention.heads, attention.score == AttentionScore::kGatv2};
   const BackwardPlan plan(where, work, z.cols, !dvector.absent(), result.stride());
@@ -611,10 +612,10 @@ void attend_backward_targets(const Launch& where, const SpmmWork& work, const Sp
   });
 }
 
-void attend_backward_sources(const Launch& where, const SpmmWork& work, const SparseOperator& op,
-                             const SourceEdges& edges, ConstMatrixView z, ConstMatrixView t,
-                             ConstMatrixView dy, ConstMatrixView coefficients,
-                             const AttentionSpec& attention, MatrixView dz, MatrixView dvector) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::AttendBackwardSources& call) {
+  const auto& [op, edges, sources, z, t, dy, coefficients, attention, dz, dvector] = call;
+  const Launch& where = launch_of(backend, queue);
+  const SpmmWork work = work_of(edges.prepared, sources);
   const bool additive = attention.score == AttentionScore::kAdditive;
   const SourceResult result{z.cols, attention.heads};
   const BackwardPlan plan(where, work, z.cols, !dvector.absent(), result.stride());

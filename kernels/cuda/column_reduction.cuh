@@ -126,8 +126,8 @@ __global__ void __launch_bounds__(kFinishThreads, 1)
 template <int kSums, typename Finish>
 void launch_finish(const Launch& where, std::int64_t chunks, std::int64_t cols,
                    const double* partials, const Finish& finish) {
-  launch(where, dim3(static_cast<unsigned>(ceil_divide(cols, kFinishCols))), kFinishThreads,
-         finish_columns<kSums, Finish>, chunks, cols, partials, finish);
+  launch(where, ceil_divide(cols, kFinishCols), kFinishThreads, finish_columns<kSums, Finish>,
+         chunks, cols, partials, finish);
 }
 
 // Both stages over columns 0 .. cols - 1 (at most kReductionCols) of `rows` rows. `partials`:
@@ -141,8 +141,8 @@ void sum_columns(const Launch& where, std::int64_t rows, std::int64_t cols, cons
   const std::int64_t most =
       std::max<std::int64_t>(std::min(kReductionBlocks / walk.tiles, held), 1);
   const Chunks chunks = make_chunks(rows, std::int64_t{walk.rows} * Op::kBatch, most);
-  launch(where, dim3(static_cast<unsigned>(walk.tiles * chunks.chunks)), walk.threads(),
-         reduce_columns<Op>, walk, chunks, rows, op, partials);
+  launch(where, walk.tiles * chunks.chunks, walk.threads(), reduce_columns<Op>, walk, chunks, rows,
+         op, partials);
   launch_finish<Op::kSums>(where, chunks.chunks, cols, partials, finish);
 }
 

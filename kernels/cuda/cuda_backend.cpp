@@ -52,6 +52,8 @@ CudaQueue& CudaBackend::use(Queue& queue) const {
   return static_cast<CudaQueue&>(queue);
 }
 
+const Launch& launch_of(CudaBackend& backend, Queue& queue) { return backend.use(queue).launch(); }
+
 std::int64_t CudaBackend::available_bytes() {
   use_device();
   return memory_.available_bytes();

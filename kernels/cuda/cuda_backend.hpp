@@ -19,7 +19,21 @@
 
 namespace atl::cuda {
 
-class CudaBackend final : public Implements<CudaBackend, Backend, kernels::KernelOperations> {
+// As that of atl, for kernels in this namespace.
+template <typename Self, typename Operation>
+class DeclaresKernel {
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wnon-template-friend"  // it is no template on purpose
+#endif
+  friend void kernel(Self& backend, Queue& queue, const Operation& operation);
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+};
+
+class CudaBackend final
+    : public Implements<CudaBackend, Backend, kernels::KernelOperations, DeclaresKernel> {
  public:
   // Throws as choose_device().
   explicit CudaBackend(const BackendOptions& options);
@@ -54,10 +68,10 @@ class CudaBackend final : public Implements<CudaBackend, Backend, kernels::Kerne
   // host thread may have used another device since.
   CudaQueue& use(Queue& queue) const;
   bool tf32() const { return tf32_; }
-  // By the kernel that was chosen (spmm_choice.hpp).
-  void spmm(Queue& queue, const kernels::Spmm& call);
 
  private:
+  friend void kernel(CudaBackend& backend, Queue& queue, const kernels::Spmm& call);
+
   void use_device() const;
   bool is_staging(const void* data, std::int64_t bytes) const;
   void end_recording();

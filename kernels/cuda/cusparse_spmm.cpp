@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launchers.hpp"
 
 namespace atl::cuda {
 

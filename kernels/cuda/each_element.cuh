@@ -23,8 +23,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 template <typename T, typename Function>
 void for_elements(const Launch& where, MatrixView y, const Function& f) {
-  launch(where, dim3(static_cast<unsigned>(ceil_divide(y.rows * y.cols, kBlockThreads))),
-         kBlockThreads, element_kernel<T, Function>, y.rows, y.cols, f, rows_of<T>(y));
+  launch(where, ceil_divide(y.rows * y.cols, kBlockThreads), kBlockThreads,
+         element_kernel<T, Function>, y.rows, y.cols, f, rows_of<T>(y));
 }
 
 }  // namespace atl::cuda

@@ -69,16 +69,16 @@ void for_edge_elements(const Launch& where, const SpmmWork& work,
                        std::span<const std::int64_t> row_ptr, MatrixView y, const Op& op) {
   const std::int64_t stride = Op::kNumbers * y.cols;
   const SpmmWork fitting = divided(work, static_cast<std::int64_t>(where.workspace.size()), stride);
-  for_share_batches(
-      fitting, row_ptr, {1, work.range.size()}, where.workspace, stride,
-      [&](const RowShares& shares, const SplitRows& split) {
-        const std::int64_t elements = (shares.piece_count + shares.chunks.chunks) * y.cols;
-        launch(where, dim3(static_cast<unsigned>(ceil_divide(elements, kBlockThreads))),
-               kBlockThreads, edge_elements_kernel<T, Op>, shares, y.cols, op, rows_of<T>(y));
-        if (split.count == 0) return;
-        launch(where, merge_grid(y.cols), kMergeThreads, merge_elements_kernel<T, Op>, shares,
-               split, y.cols, op, rows_of<T>(y));
-      });
+  for_share_batches(fitting, row_ptr, {1, work.range.size()}, where.workspace, stride,
+                    [&](const RowShares& shares, const SplitRows& split) {
+                      const std::int64_t elements =
+                          (shares.piece_count + shares.chunks.chunks) * y.cols;
+                      launch(where, ceil_divide(elements, kBlockThreads), kBlockThreads,
+                             edge_elements_kernel<T, Op>, shares, y.cols, op, rows_of<T>(y));
+                      if (split.count == 0) return;
+                      launch(where, merge_grid(y.cols), kMergeThreads, merge_elements_kernel<T, Op>,
+                             shares, split, y.cols, op, rows_of<T>(y));
+                    });
 }
 
 // Adds numbers that are sums.

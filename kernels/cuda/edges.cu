@@ -1,7 +1,8 @@
 // Aggregates that read features of edges: a thread per row and column (edge_elements.cuh).
 #include "kernels/cuda/edge_elements.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/term_sums.cuh"
+#include "kernels/operations/edges.hpp"
 
 namespace atl::cuda {
 
@@ -124,18 +125,21 @@ struct TermGradients {
 
 }  // namespace
 
-void aggregate_edges(const Launch& where, const SpmmWork& work, const SparseOperator& op,
-                     ConstMatrixView x, const EdgeTerms& terms, MatrixView y) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::AggregateEdges& call) {
+  const auto& [op, rows, x, terms, y] = call;
+  const Launch& where = launch_of(backend, queue);
+  const SpmmWork work = work_of(op.prepared, rows);
   with_element_type(x.dtype, [&]<typename T>(T) {
     for_edge_elements<T>(where, work, op.row_ptr, y.rows_in(work.range),
                          SumOfEdges<T>{edge_args<T>(op, x, {}, terms)});
   });
 }
 
-void aggregate_edges_backward_sources(const Launch& where, const SpmmWork& work,
-                                      const SparseOperator& op, const SourceEdges& edges,
-                                      ConstMatrixView x, const EdgeTerms& terms, ConstMatrixView dy,
-                                      MatrixView dx) {
+void kernel(CudaBackend& backend, Queue& queue,
+            const kernels::AggregateEdgesBackwardSources& call) {
+  const auto& [op, edges, sources, x, terms, dy, dx] = call;
+  const Launch& where = launch_of(backend, queue);
+  const SpmmWork work = work_of(edges.prepared, sources);
   with_element_type(x.dtype, [&]<typename T>(T) {
     for_edge_elements<T>(
         where, work, edges.row_ptr, dx,
@@ -143,10 +147,10 @@ void aggregate_edges_backward_sources(const Launch& where, const SpmmWork& work,
   });
 }
 
-void aggregate_edges_backward_terms(const Launch& where, const SpmmWork& work,
-                                    const SparseOperator& op, ConstMatrixView x,
-                                    const EdgeTerms& terms, ConstMatrixView dy, MatrixView dweight,
-                                    MatrixView dbias) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::AggregateEdgesBackwardTerms& call) {
+  const auto& [op, rows, x, terms, dy, dweight, dbias] = call;
+  const Launch& where = launch_of(backend, queue);
+  const SpmmWork work = work_of(op.prepared, rows);
   const RowShares shares = all_shares(work, op.row_ptr);
   with_element_type(x.dtype, [&]<typename T>(T) {
     const EdgeArgs<T> a = edge_args<T>(op, x, dy, terms);

@@ -7,28 +7,17 @@
 
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/gradient_rows.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/launchers.hpp"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/operations/dense.hpp"
+#include "kernels/operations/wire.hpp"
 
 namespace atl::cuda {
 
 namespace {
 
 constexpr int kBatch = 4;  // rows under way per thread
-
-// The blocks of a kernel that walks over rows.
-struct Grid {
-  Walk walk;
-  std::int64_t down;
-
-  dim3 blocks() const { return dim3(static_cast<unsigned>(walk.tiles * down)); }
-};
-
-Grid make_grid(const Launch& where, std::int64_t rows, std::int64_t cols, int unit, int group = 1,
-               int batch = kBatch) {
-  const Walk walk = make_walk(cols, unit, group);
-  return {walk, blocks_down(walk, rows, batch, kBlocksPerMultiprocessor * where.multiprocessors)};
-}
 
 // --- kernels ------------------------------------------------------------------------------------
 
@@ -296,9 +285,8 @@ void write_matrix(const Launch& where, const Function& f, MatrixView y, const Vi
       const MatrixView to = part.of(y);
       with_padded_unit<T>({part.of(ConstMatrixView(inputs))..., to}, [&](auto unit) {
         const Inputs<T, kInputs> from{{rows_of<T>(part.of(ConstMatrixView(inputs)))...}};
-        const Grid grid = make_grid(where, to.rows, to.cols, unit);
-        launch(where, grid.blocks(), grid.walk.threads(), write_kernel<T, unit, kInputs, Function>,
-               grid.walk, grid.down, to.rows, from, f, rows_of<T>(to));
+        launch(where, make_grid(where, to.rows, to.cols, unit, kBatch),
+               write_kernel<T, unit, kInputs, Function>, to.rows, from, f, rows_of<T>(to));
       });
     });
   });
@@ -308,10 +296,8 @@ template <bool kAffine, bool kCurved, typename Terms, typename To>
 void launch_epilogue(const Launch& where, const Terms& x, const EpilogueArgs& args, Rows<To> y,
                      std::int64_t rows, std::int64_t cols) {
   constexpr int kSharers = kDropoutGroup / Terms::kUnit;
-  const Grid grid =
-      make_grid(where, rows, cols, Terms::kUnit, kSharers, std::max(kBatch, kSharers));
-  launch(where, grid.blocks(), grid.walk.threads(), epilogue_kernel<Terms, To, kAffine, kCurved>,
-         grid.walk, grid.down, rows, x, args, y);
+  launch(where, make_grid(where, rows, cols, Terms::kUnit, std::max(kBatch, kSharers), kSharers),
+         epilogue_kernel<Terms, To, kAffine, kCurved>, rows, x, args, y);
 }
 
 }  // namespace
@@ -333,12 +319,15 @@ void fill_zero(const Launch& where, MatrixView y) {
     for_parts({y}, kVector<T>, [&](const Part& part) {
       const MatrixView to = part.of(y);
       with_padded_unit<T>({to}, [&](auto unit) {
-        const Grid grid = make_grid(where, to.rows, to.cols, unit);
-        launch(where, grid.blocks(), grid.walk.threads(), zero_kernel<T, unit>, grid.walk,
-               grid.down, to.rows, rows_of<T>(to));
+        launch(where, make_grid(where, to.rows, to.cols, unit, kBatch), zero_kernel<T, unit>,
+               to.rows, rows_of<T>(to));
       });
     });
   });
+}
+
+void kernel(CudaBackend& backend, Queue& queue, const kernels::FillZero& call) {
+  fill_zero(launch_of(backend, queue), call.y);
 }
 
 void convert(const Launch& where, ConstMatrixView x, MatrixView y) {
@@ -349,43 +338,50 @@ void convert(const Launch& where, ConstMatrixView x, MatrixView y) {
         const ConstMatrixView from = part.of(x);
         const MatrixView to = part.of(y);
         with_padded_unit<Wide>({from, to}, [&](auto unit) {
-          const Grid grid = make_grid(where, from.rows, from.cols, unit);
-          launch(where, grid.blocks(), grid.walk.threads(), convert_kernel<From, To, unit>,
-                 grid.walk, grid.down, from.rows, rows_of<From>(from), rows_of<To>(to));
+          launch(where, make_grid(where, from.rows, from.cols, unit, kBatch),
+                 convert_kernel<From, To, unit>, from.rows, rows_of<From>(from), rows_of<To>(to));
         });
       });
     });
   });
 }
 
-void combine(const Launch& where, float a, ConstMatrixView x, float b, ConstMatrixView z,
-             MatrixView y) {
-  write_matrix(where, Combination{{}, a, b}, y, x, z);
+void kernel(CudaBackend& backend, Queue& queue, const kernels::Convert& call) {
+  convert(launch_of(backend, queue), call.x, call.y);
 }
 
-void scale(const Launch& where, ConstMatrixView x, ConstMatrixView factor, MatrixView y) {
-  write_matrix(where, Scaling{static_cast<const float*>(factor.data), 1}, y, x);
+void kernel(CudaBackend& backend, Queue& queue, const kernels::Combine& call) {
+  const auto& [a, x, b, z, y] = call;
+  write_matrix(launch_of(backend, queue), Combination{{}, a, b}, y, x, z);
 }
 
-void maximum(const Launch& where, ConstMatrixView x, ConstMatrixView z, MatrixView y) {
-  write_matrix(where, Maximum{}, y, x, z);
+void kernel(CudaBackend& backend, Queue& queue, const kernels::Scale& call) {
+  const auto& [x, factor, y] = call;
+  write_matrix(launch_of(backend, queue), Scaling{static_cast<const float*>(factor.data), 1}, y, x);
 }
 
-void maximum_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x, ConstMatrixView z,
-                      bool of_second, MatrixView dx) {
-  write_matrix(where, MaximumGradient{{}, of_second}, dx, dy, x, z);
+void kernel(CudaBackend& backend, Queue& queue, const kernels::Maximum& call) {
+  const auto& [x, z, y] = call;
+  write_matrix(launch_of(backend, queue), Maximum{}, y, x, z);
 }
 
-void activation_backward(const Launch& where, ConstMatrixView dy,
-                         const ActivationGradient& activation) {
-  const auto& [from, dx, function, dropout] = activation;
+void kernel(CudaBackend& backend, Queue& queue, const kernels::MaximumBackward& call) {
+  const auto& [dy, x, z, of, dx] = call;
+  write_matrix(launch_of(backend, queue), MaximumGradient{{}, of == MaximumOf::kSecond}, dx, dy, x,
+               z);
+}
+
+void kernel(CudaBackend& backend, Queue& queue, const kernels::ActivationBackward& call) {
+  const ConstMatrixView dy = call.dy;
+  const auto& [from, dx, function, dropout] = call.activation;
+  const Launch& where = launch_of(backend, queue);
   if (function == ActivationFunction::kRelu) {
     return write_matrix(where, ReluGradient{{}, dropout.rate.scale}, dx, from, dy);
   }
   Epilogue rest;
   rest.dropout = dropout;
   const EpilogueArgs args = epilogue_args(rest);
-  with_element_type(dy.dtype, [&, from = from, dx = dx, function = function]<typename T>(T) {
+  with_element_type(dy.dtype, [&]<typename T>(T) {
     with_padded_unit<T>({from, dy, dx}, [&](auto unit) {
       const SlopedRows<T, unit> terms{
           {rows_of<T>(from), rows_of<T>(dy)}, function, 1 / args.dropout_scale};
@@ -394,14 +390,14 @@ void activation_backward(const Launch& where, ConstMatrixView dy,
   });
 }
 
-void gather_rows(const Launch& where, ConstMatrixView x, std::span<const LocalId> rows,
-                 std::span<const float> scale, MatrixView y) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::GatherRows& call) {
+  const auto& [x, rows, scale, y] = call;
+  const Launch& where = launch_of(backend, queue);
   const float* factors = scale.empty() ? nullptr : scale.data();
   with_element_type(x.dtype, [&]<typename T>(T) {
     with_padded_unit<T>({x, y}, [&](auto unit) {
-      const Grid grid = make_grid(where, y.rows, y.cols, unit);
-      launch(where, grid.blocks(), grid.walk.threads(), gather_kernel<T, unit>, grid.walk,
-             grid.down, y.rows, rows_of<T>(x), rows.data(), factors, rows_of<T>(y));
+      launch(where, make_grid(where, y.rows, y.cols, unit, kBatch), gather_kernel<T, unit>, y.rows,
+             rows_of<T>(x), rows.data(), factors, rows_of<T>(y));
     });
   });
 }
@@ -425,6 +421,10 @@ void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epil
       }
     });
   });
+}
+
+void kernel(CudaBackend& backend, Queue& queue, const kernels::ApplyEpilogue& call) {
+  apply_epilogue(launch_of(backend, queue), call.x, call.epilogue, call.y);
 }
 
 }  // namespace atl::cuda

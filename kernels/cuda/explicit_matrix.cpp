@@ -1,6 +1,6 @@
 #include "kernels/cuda/explicit_matrix.hpp"
 
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launchers.hpp"
 
 namespace atl::cuda {
 

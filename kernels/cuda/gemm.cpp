@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "base/log.hpp"
-#include "kernels/cuda/operations.hpp"
-#include "kernels/cuda/queue.hpp"
+#include "kernels/cuda/cuda_backend.hpp"
+#include "kernels/cuda/launchers.hpp"
 
 namespace atl::cuda {
 
@@ -141,13 +141,6 @@ BiasedProduct prepare(CudaQueue& queue, const ProductShape& shape, const void* b
   return prepared;
 }
 
-// The columns [range) of a matrix.
-ConstMatrixView columns_in(ConstMatrixView view, RowRange range) {
-  const auto* data = static_cast<const std::byte*>(view.data);
-  return {data + range.begin * bytes_of(view.dtype), view.rows, range.size(), view.stride,
-          view.dtype};
-}
-
 // Bias alone, of the type of the result. ReLU stays with apply_epilogue, which keeps NaN; that of
 // cuBLASLt is max(x, 0), which may not.
 bool is_bias(const Epilogue& epilogue, DType result) {
@@ -203,7 +196,7 @@ void gemm_in_parts(CudaQueue& queue, std::span<std::byte> rows, Transpose transp
   for (std::int64_t begin = 0; begin < c.rows; begin += step) {
     const RowRange range{begin, std::min(begin + step, c.rows)};
     const ConstMatrixView part =
-        transpose_a == Transpose::kYes ? columns_in(a, range) : a.rows_in(range);
+        transpose_a == Transpose::kYes ? a.columns_in(begin, range.size()) : a.rows_in(range);
     const MatrixView sums{rows.data(), range.size(), c.cols, stride, DType::kF32};
     const MatrixView result = c.rows_in(range);
     if (beta != 0) convert(queue.launch(), result, sums);
@@ -218,20 +211,17 @@ void gemm_in_parts(CudaQueue& queue, std::span<std::byte> rows, Transpose transp
   }
 }
 
-void gemm(CudaQueue& queue, bool tf32, Transpose transpose_a, ConstMatrixView a,
-          Transpose transpose_b, ConstMatrixView b, double beta, MatrixView c,
-          const Epilogue& epilogue) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::Gemm& call) {
+  const auto& [transpose_a, a, transpose_b, b, beta, c, epilogue] = call;
+  CudaQueue& on = backend.use(queue);
   if (c.dtype == DType::kBf16 && !epilogue.identity()) {
-    return gemm_in_parts(queue, queue.product_rows(), transpose_a, a, transpose_b, b, beta, c,
-                         epilogue);
+    return gemm_in_parts(on, on.product_rows(), transpose_a, a, transpose_b, b, beta, c, epilogue);
   }
-  const ProductShape shape = make_shape(tf32, transpose_a, a, transpose_b, b, c);
+  const ProductShape shape = make_shape(backend.tf32(), transpose_a, a, transpose_b, b, c);
   const auto keep = static_cast<float>(beta);
-  if (is_bias(epilogue, c.dtype) && queue.products().run(queue, shape, keep, epilogue.beta.data)) {
-    return;
-  }
-  plain_product(queue, shape, keep);
-  if (!epilogue.identity()) apply_epilogue(queue.launch(), c, epilogue, c);
+  if (is_bias(epilogue, c.dtype) && on.products().run(on, shape, keep, epilogue.beta.data)) return;
+  plain_product(on, shape, keep);
+  if (!epilogue.identity()) apply_epilogue(on.launch(), c, epilogue, c);
 }
 
 }  // namespace atl::cuda

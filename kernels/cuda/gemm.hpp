@@ -77,9 +77,4 @@ void gemm_in_parts(CudaQueue& queue, std::span<std::byte> rows, Transpose transp
                    ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
                    MatrixView c, const Epilogue& epilogue);
 
-// As kernels::Gemm. tf32: products of f32 matrices may round their factors to TF32.
-void gemm(CudaQueue& queue, bool tf32, Transpose transpose_a, ConstMatrixView a,
-          Transpose transpose_b, ConstMatrixView b, double beta, MatrixView c,
-          const Epilogue& epilogue);
-
 }  // namespace atl::cuda

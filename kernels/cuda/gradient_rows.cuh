@@ -15,9 +15,7 @@ namespace atl::cuda {
 // Columns of a matrix from `first` on, with their row's stride.
 template <typename Void>
 BasicMatrixView<Void> columns_from(BasicMatrixView<Void> view, std::int64_t first) {
-  using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
-  view.data = static_cast<Byte*>(view.data) + first * bytes_of(view.dtype);
-  return view;
+  return view.columns_in(first, view.cols - first);
 }
 
 template <typename T, int kElements>

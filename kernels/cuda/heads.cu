@@ -2,7 +2,8 @@
 // gradients.
 #include "kernels/cuda/column_reduction.cuh"
 #include "kernels/cuda/each_element.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
+#include "kernels/operations/heads.hpp"
 
 namespace atl::cuda {
 
@@ -87,18 +88,21 @@ struct SpreadMean {
 
 }  // namespace
 
-void head_dots(const Launch& where, ConstMatrixView x, ConstMatrixView vector, MatrixView out) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::HeadDots& call) {
+  const auto& [x, vector, out] = call;
+  const Launch& where = launch_of(backend, queue);
   const std::int64_t each = x.cols / out.cols;
   const int team = team_lanes(each, 1, 1);
   with_element_type(x.dtype, [&]<typename T>(T) {
-    launch(where, dim3(static_cast<unsigned>(ceil_divide(x.rows * out.cols * team, kBlockThreads))),
-           kBlockThreads, head_dots_kernel<T>, team, x.rows, out.cols, each, rows_of<T>(x),
+    launch(where, ceil_divide(x.rows * out.cols * team, kBlockThreads), kBlockThreads,
+           head_dots_kernel<T>, team, x.rows, out.cols, each, rows_of<T>(x),
            static_cast<const float*>(vector.data), rows_of<float>(out));
   });
 }
 
-void head_dots_backward(const Launch& where, ConstMatrixView d, ConstMatrixView x,
-                        ConstMatrixView vector, MatrixView dx, MatrixView dvector) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::HeadDotsBackward& call) {
+  const auto& [d, x, vector, dx, dvector] = call;
+  const Launch& where = launch_of(backend, queue);
   const std::int64_t each = x.cols / d.cols;
   auto* const partials = reinterpret_cast<double*>(where.workspace.data());
   with_element_type(x.dtype, [&]<typename T>(T) {
@@ -112,13 +116,17 @@ void head_dots_backward(const Launch& where, ConstMatrixView d, ConstMatrixView 
   });
 }
 
-void head_mean(const Launch& where, ConstMatrixView x, MatrixView y) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::HeadMean& call) {
+  const auto& [x, y] = call;
+  const Launch& where = launch_of(backend, queue);
   with_element_type(x.dtype, [&]<typename T>(T) {
     for_elements<T>(where, y, MeanOfHeads<T>{y.cols, x.cols / y.cols, rows_of<T>(x)});
   });
 }
 
-void head_mean_backward(const Launch& where, ConstMatrixView dy, MatrixView dx) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::HeadMeanBackward& call) {
+  const auto& [dy, dx] = call;
+  const Launch& where = launch_of(backend, queue);
   with_element_type(dy.dtype, [&]<typename T>(T) {
     const auto heads = static_cast<float>(dx.cols / dy.cols);
     for_elements<T>(where, dx, SpreadMean<T>{dy.cols, heads, rows_of<T>(dy)});

@@ -8,7 +8,13 @@
 #include <span>
 #include <utility>
 
-namespace atl::cuda {
+namespace atl {
+
+class Queue;
+
+namespace cuda {
+
+class CudaBackend;
 
 // Scratch that each queue owns for second stages of reductions.
 inline constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
@@ -19,7 +25,15 @@ struct Launch {
   cudaStream_t stream = nullptr;
   int multiprocessors = 1;
   std::span<std::byte> workspace;
+
+  // Blocks of an operation element by element, at most: whole waves whether two, three, four or six
+  // run at once.
+  std::int64_t most_blocks() const { return std::int64_t{12} * multiprocessors; }
 };
+
+// Where the operations of the backend's queue run, its device made the thread's current one: all
+// that the files of kernels see of the backend.
+const Launch& launch_of(CudaBackend& backend, Queue& queue);
 
 // Throws Error{kDevice} that names the call and the error, Error{kMemory} where memory is short.
 [[noreturn]] void fail_call(cudaError_t status, const char* call);
@@ -39,5 +53,13 @@ void launch(const Launch& where, dim3 blocks, unsigned threads, void (*kernel)(P
   check(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...),
         "cudaLaunchKernelEx");
 }
+template <typename... Parameters, typename... Arguments>
+void launch(const Launch& where, std::int64_t blocks, unsigned threads,
+            void (*kernel)(Parameters...), Arguments&&... arguments) {
+  launch(where, dim3(static_cast<unsigned>(blocks)), threads, kernel,
+         std::forward<Arguments>(arguments)...);
+}
 
-}  // namespace atl::cuda
+}  // namespace cuda
+
+}  // namespace atl

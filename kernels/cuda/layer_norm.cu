@@ -5,9 +5,10 @@
 #include <cstdint>
 
 #include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/layer_norm.cuh"
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/walk.hpp"
+#include "kernels/operations/normalization.hpp"
 
 namespace atl::cuda {
 
@@ -78,24 +79,24 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 }  // namespace
 
-void layer_norm(const Launch& where, ConstMatrixView x, ConstMatrixView gamma, ConstMatrixView beta,
-                double epsilon, MatrixView y) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::LayerNorm& call) {
+  const auto& [x, gamma, beta, epsilon, y] = call;
+  const Launch& where = launch_of(backend, queue);
   const NormParameters parameters{static_cast<const float*>(gamma.data),
                                   static_cast<const float*>(beta.data),
                                   fits_vectors(4, {gamma, beta})};
-  const std::int64_t most = kBlocksPerMultiprocessor * where.multiprocessors;
+  const std::int64_t most = where.most_blocks();
   with_element_type(x.dtype, [&]<typename T>(T) {
     if (x.cols > kTeamCols) {
-      launch(where, dim3(static_cast<unsigned>(std::min(most, x.rows))), kBlockThreads,
-             wide_layer_norm_kernel<T>, x.rows, x.cols, rows_of<T>(x), parameters, epsilon,
-             rows_of<T>(y));
+      launch(where, std::min(most, x.rows), kBlockThreads, wide_layer_norm_kernel<T>, x.rows,
+             x.cols, rows_of<T>(x), parameters, epsilon, rows_of<T>(y));
       return;
     }
     with_unit<T>({x, y}, [&](auto unit) {
       const int lanes = team_lanes(x.cols, unit, kLaneCols / unit);
       const std::int64_t blocks = std::min(most, ceil_divide(x.rows, kBlockThreads / lanes));
-      launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads, layer_norm_kernel<T, unit>,
-             lanes, x.rows, x.cols, rows_of<T>(x), parameters, epsilon, rows_of<T>(y));
+      launch(where, blocks, kBlockThreads, layer_norm_kernel<T, unit>, lanes, x.rows, x.cols,
+             rows_of<T>(x), parameters, epsilon, rows_of<T>(y));
     });
   });
 }

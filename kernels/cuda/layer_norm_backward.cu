@@ -9,9 +9,10 @@
 
 #include "kernels/cuda/column_reduction.cuh"
 #include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/layer_norm.cuh"
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/operations/normalization.hpp"
 
 namespace atl::cuda {
 
@@ -223,25 +224,21 @@ void wide_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
   auto* statistics = reinterpret_cast<RowStatistics*>(behind.data());
   const auto most_rows = static_cast<std::int64_t>(behind.size() / sizeof(RowStatistics));
   auto* partials = reinterpret_cast<double*>(where.workspace.data());
-  const Walk walk = make_walk(x.cols, kUnit);
-  const std::int64_t most = kBlocksPerMultiprocessor * where.multiprocessors;
   for (std::int64_t first = 0; first < x.rows; first += most_rows) {
     const RowRange range{first, std::min(first + most_rows, x.rows)};
     const Rows<const T> gradient = rows_of<T>(dy.rows_in(range));
     const Rows<const T> value = rows_of<T>(x.rows_in(range));
-    launch(where, dim3(static_cast<unsigned>(range.size())), kBlockThreads,
-           row_statistics_kernel<T>, x.cols, gradient, value, parameters.gamma, epsilon,
-           statistics);
+    launch(where, range.size(), kBlockThreads, row_statistics_kernel<T>, x.cols, gradient, value,
+           parameters.gamma, epsilon, statistics);
     for_column_passes(x.cols, [&](std::int64_t col, std::int64_t cols) {
       const ParameterGradients<T, kUnit> op{
           {gradient.data + col, gradient.stride}, {value.data + col, value.stride}, statistics};
       sum_columns(where, range.size(), cols, op,
                   AddParameterGradients{gradients.dgamma + col, gradients.dbeta + col}, partials);
     });
-    const std::int64_t down = blocks_down(walk, range.size(), 2, most);
-    launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
-           wide_backward_kernel<T, kUnit>, walk, down, range.size(), gradient, value,
-           parameters.gamma, statistics, rows_of<T>(dx.rows_in(range)));
+    launch(where, make_grid(where, range.size(), x.cols, kUnit, 2), wide_backward_kernel<T, kUnit>,
+           range.size(), gradient, value, parameters.gamma, statistics,
+           rows_of<T>(dx.rows_in(range)));
   }
 }
 
@@ -254,17 +251,17 @@ void team_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
   static_assert(kReductionBlocks * 2 * kBackwardTeamCols * std::int64_t{sizeof(double)} <=
                 kWorkspaceBytes);
   const Chunks chunks = make_chunks(x.rows, kTeamThreads / lanes * 4, kReductionBlocks);
-  launch(where, dim3(static_cast<unsigned>(chunks.chunks)), kTeamThreads,
-         layer_norm_backward_kernel<T, kUnit, kHeld>, lanes, chunks, x.rows, x.cols, rows_of<T>(dy),
-         rows_of<T>(x), parameters, epsilon, rows_of<T>(dx), partials);
+  launch(where, chunks.chunks, kTeamThreads, layer_norm_backward_kernel<T, kUnit, kHeld>, lanes,
+         chunks, x.rows, x.cols, rows_of<T>(dy), rows_of<T>(x), parameters, epsilon, rows_of<T>(dx),
+         partials);
   launch_finish<2>(where, chunks.chunks, x.cols, partials, gradients);
 }
 
 }  // namespace
 
-void layer_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
-                         ConstMatrixView gamma, double epsilon, MatrixView dx, MatrixView dgamma,
-                         MatrixView dbeta) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::LayerNormBackward& call) {
+  const auto& [dy, x, gamma, epsilon, dx, dgamma, dbeta] = call;
+  const Launch& where = launch_of(backend, queue);
   const NormParameters parameters{static_cast<const float*>(gamma.data), nullptr,
                                   fits_vectors(4, gamma)};
   const AddParameterGradients gradients{static_cast<float*>(dgamma.data),

@@ -6,8 +6,10 @@
 #include <cstdint>
 
 #include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/launchers.hpp"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/operations/loss.hpp"
 
 namespace atl::cuda {
 
@@ -324,7 +326,7 @@ struct ErrorLoss {
 };
 
 void sum_partials(const Launch& where, std::int64_t blocks, std::span<double> loss_sum) {
-  launch(where, dim3(1), kBlockThreads, sum_partials_kernel, static_cast<int>(blocks),
+  launch(where, 1, kBlockThreads, sum_partials_kernel, static_cast<int>(blocks),
          reinterpret_cast<const double*>(where.workspace.data()), loss_sum.data());
 }
 
@@ -350,11 +352,23 @@ void entry_losses(const Launch& where, ConstMatrixView values,
     const auto args = loss_args<T>(where, values, rows, grad_scale, dvalues);
     with_unit<T>({values, dvalues}, [&](auto unit) {
       const Walk walk = make_walk(values.cols, unit);
-      const std::int64_t down = blocks_down(walk, args.listed, 2, kLossBlocks);
-      launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
-             entries_kernel<T, unit, EntryLoss>, walk, down, args, targets, loss_of);
-      sum_partials(where, walk.tiles * down, loss_sum);
+      const Grid grid{walk, blocks_down(walk, args.listed, 2, kLossBlocks)};
+      launch(where, grid, entries_kernel<T, unit, EntryLoss>, args, targets, loss_of);
+      sum_partials(where, grid.blocks(), loss_sum);
     });
+  });
+}
+
+void spread_cross_entropy(const Launch& where, const kernels::SoftmaxCrossEntropy& call) {
+  const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
+  fill_zero(where, dlogits);
+  const float* weights = target.class_weights.empty() ? nullptr : target.class_weights.data();
+  with_element_type(logits.dtype, [&]<typename T>(T) {
+    const auto args = loss_args<T>(where, logits, rows, grad_scale, dlogits);
+    const std::int64_t blocks = std::min(kLossBlocks, ceil_divide(args.listed, kBlockThreads / 32));
+    launch(where, blocks, kBlockThreads, spread_softmax_kernel<T>, args, labels.data(), weights,
+           target.smoothing, target.focus);
+    sum_partials(where, blocks, loss_sum);
   });
 }
 
@@ -362,17 +376,17 @@ void entry_losses(const Launch& where, ConstMatrixView values,
 
 // --- operations ---------------------------------------------------------------------------------
 
-void softmax_cross_entropy(const Launch& where, ConstMatrixView logits,
-                           std::span<const std::int32_t> labels, std::span<const LocalId> rows,
-                           double grad_scale, MatrixView dlogits, std::span<double> loss_sum) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::SoftmaxCrossEntropy& call) {
+  const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
+  const Launch& where = launch_of(backend, queue);
+  if (!target.label_only()) return spread_cross_entropy(where, call);
   fill_zero(where, dlogits);
   const auto listed = static_cast<std::int64_t>(rows.size());
   with_element_type(logits.dtype, [&]<typename T>(T) {
     const auto args = loss_args<T>(where, logits, rows, grad_scale, dlogits);
     if (logits.cols > kTeamClasses) {
       const std::int64_t blocks = std::min(kLossBlocks, listed);
-      launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads, wide_softmax_kernel<T>,
-             args, labels.data());
+      launch(where, blocks, kBlockThreads, wide_softmax_kernel<T>, args, labels.data());
       sum_partials(where, blocks, loss_sum);
       return;
     }
@@ -380,48 +394,27 @@ void softmax_cross_entropy(const Launch& where, ConstMatrixView logits,
       // A quarter of what lanes can hold, so that rows of few classes share a warp.
       const int lanes = team_lanes(logits.cols, unit, std::max(kLaneClasses / unit / 4, 1));
       const std::int64_t blocks = std::min(kLossBlocks, ceil_divide(listed, kBlockThreads / lanes));
-      launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads, softmax_kernel<T, unit>,
-             lanes, args, labels.data());
+      launch(where, blocks, kBlockThreads, softmax_kernel<T, unit>, lanes, args, labels.data());
       sum_partials(where, blocks, loss_sum);
     });
   });
 }
 
-void sigmoid_cross_entropy(const Launch& where, ConstMatrixView logits,
-                           std::span<const std::uint8_t> targets, std::span<const LocalId> rows,
-                           double grad_scale, MatrixView dlogits, std::span<double> loss_sum) {
-  entry_losses(where, logits, targets.data(), rows, grad_scale, dlogits, loss_sum, SigmoidLoss{});
-}
-
-void weighted_sigmoid(const Launch& where, ConstMatrixView logits,
-                      std::span<const std::uint8_t> targets, std::span<const LocalId> rows,
-                      double grad_scale, MatrixView dlogits, std::span<double> loss_sum,
-                      const SigmoidTarget& target) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::SigmoidCrossEntropy& call) {
+  const auto& [logits, targets, rows, grad_scale, dlogits, loss_sum, target] = call;
+  const auto run = [&](const auto& loss_of) {
+    entry_losses(launch_of(backend, queue), logits, targets.data(), rows, grad_scale, dlogits,
+                 loss_sum, loss_of);
+  };
+  if (target.target_only()) return run(SigmoidLoss{});
   const float* weights = target.weights.empty() ? nullptr : target.weights.data();
-  entry_losses(where, logits, targets.data(), rows, grad_scale, dlogits, loss_sum,
-               WeightedSigmoidLoss{weights, target.focus});
+  run(WeightedSigmoidLoss{weights, target.focus});
 }
 
-void spread_cross_entropy(const Launch& where, ConstMatrixView logits,
-                          std::span<const std::int32_t> labels, std::span<const LocalId> rows,
-                          double grad_scale, MatrixView dlogits, std::span<double> loss_sum,
-                          const SoftmaxTarget& target) {
-  fill_zero(where, dlogits);
-  const float* weights = target.class_weights.empty() ? nullptr : target.class_weights.data();
-  with_element_type(logits.dtype, [&]<typename T>(T) {
-    const auto args = loss_args<T>(where, logits, rows, grad_scale, dlogits);
-    const std::int64_t blocks = std::min(kLossBlocks, ceil_divide(args.listed, kBlockThreads / 32));
-    launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads, spread_softmax_kernel<T>,
-           args, labels.data(), weights, target.smoothing, target.focus);
-    sum_partials(where, blocks, loss_sum);
-  });
-}
-
-void error_loss(const Launch& where, ErrorMeasure measure, ConstMatrixView values,
-                std::span<const float> targets, std::span<const LocalId> rows, double grad_scale,
-                MatrixView dvalues, std::span<double> loss_sum) {
-  entry_losses(where, values, targets.data(), rows, grad_scale, dvalues, loss_sum,
-               ErrorLoss{measure});
+void kernel(CudaBackend& backend, Queue& queue, const kernels::ErrorLoss& call) {
+  const auto& [measure, values, targets, rows, grad_scale, dvalues, loss_sum] = call;
+  entry_losses(launch_of(backend, queue), values, targets.data(), rows, grad_scale, dvalues,
+               loss_sum, ErrorLoss{measure});
 }
 
 }  // namespace atl::cuda

@@ -6,7 +6,8 @@
 #include <cub/device/device_scan.cuh>
 
 #include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/launchers.hpp"
 #include "kernels/cuda/walk.cuh"
 
 namespace atl::cuda {
@@ -139,8 +140,8 @@ void sum_of(const Launch& where, Input input, std::int64_t count, const Of& of, 
 
 void count_entries(const Launch& where, const SparseOperator& op, RowRange range,
                    std::span<std::int32_t> row_ptr) {
-  launch(where, dim3(static_cast<unsigned>(ceil_divide(range.size() + 1, kBlockThreads))),
-         kBlockThreads, count_kernel, factors_of(op), range.begin, range.size(), row_ptr.data());
+  launch(where, ceil_divide(range.size() + 1, kBlockThreads), kBlockThreads, count_kernel,
+         factors_of(op), range.begin, range.size(), row_ptr.data());
   std::int32_t* const ends = row_ptr.data() + 1;
   by_cub(where, "cub::DeviceScan::InclusiveSum", [&](void* scratch, std::size_t& bytes) {
     return cub::DeviceScan::InclusiveSum(scratch, bytes, ends, ends, range.size(), where.stream);
@@ -150,9 +151,8 @@ void count_entries(const Launch& where, const SparseOperator& op, RowRange range
 void fill_entries(const Launch& where, const SparseOperator& op, RowRange range, DType dtype,
                   const std::int32_t* row_ptr, std::int32_t* col_idx, void* values) {
   with_element_type(dtype, [&]<typename T>(T) {
-    launch(where, dim3(static_cast<unsigned>(ceil_divide(range.size(), kFillRows))), kBlockThreads,
-           fill_kernel<T>, factors_of(op), range.begin, range.size(), row_ptr, col_idx,
-           static_cast<T*>(values));
+    launch(where, ceil_divide(range.size(), kFillRows), kBlockThreads, fill_kernel<T>,
+           factors_of(op), range.begin, range.size(), row_ptr, col_idx, static_cast<T*>(values));
   });
 }
 

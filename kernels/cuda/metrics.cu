@@ -6,8 +6,9 @@
 #include <limits>
 
 #include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/operations/metrics.hpp"
 
 namespace atl::cuda {
 
@@ -127,34 +128,30 @@ void clear(const Launch& where, std::span<std::int64_t> counts) {
 
 }  // namespace
 
-void count_correct(const Launch& where, ConstMatrixView logits,
-                   std::span<const std::int32_t> labels, std::span<const std::uint8_t> split,
-                   std::span<std::int64_t> counts) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::CountCorrect& call) {
+  const auto& [logits, labels, split, counts] = call;
+  const Launch& where = launch_of(backend, queue);
   clear(where, counts);
   with_element_type(logits.dtype, [&]<typename T>(T) {
     with_unit<T>({logits}, [&](auto unit) {
       const int lanes = team_lanes(logits.cols, unit, 4);
-      const std::int64_t blocks = std::min(kBlocksPerMultiprocessor * where.multiprocessors,
-                                           ceil_divide(logits.rows, kBlockThreads / lanes));
-      launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads,
-             count_correct_kernel<T, unit>, lanes, logits.rows, logits.cols, rows_of<T>(logits),
-             labels.data(), split.data(), counts.data());
+      const std::int64_t blocks =
+          std::min(where.most_blocks(), ceil_divide(logits.rows, kBlockThreads / lanes));
+      launch(where, blocks, kBlockThreads, count_correct_kernel<T, unit>, lanes, logits.rows,
+             logits.cols, rows_of<T>(logits), labels.data(), split.data(), counts.data());
     });
   });
 }
 
-void count_multi_label(const Launch& where, ConstMatrixView logits,
-                       std::span<const std::uint8_t> targets, std::span<const std::uint8_t> split,
-                       std::span<std::int64_t> counts) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::CountMultiLabel& call) {
+  const auto& [logits, targets, split, counts] = call;
+  const Launch& where = launch_of(backend, queue);
   clear(where, counts);
   with_element_type(logits.dtype, [&]<typename T>(T) {
     with_unit<T>({logits}, [&](auto unit) {
-      const Walk walk = make_walk(logits.cols, unit);
-      const std::int64_t down =
-          blocks_down(walk, logits.rows, 2, kBlocksPerMultiprocessor * where.multiprocessors);
-      launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
-             count_multi_label_kernel<T, unit>, walk, down, logits.rows, logits.cols,
-             rows_of<T>(logits), targets.data(), split.data(), counts.data());
+      launch(where, make_grid(where, logits.rows, logits.cols, unit, 2),
+             count_multi_label_kernel<T, unit>, logits.rows, logits.cols, rows_of<T>(logits),
+             targets.data(), split.data(), counts.data());
     });
   });
 }

@@ -5,8 +5,9 @@
 #include <cstdint>
 
 #include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/walk.hpp"
+#include "kernels/operations/optimizer.hpp"
 
 namespace atl::cuda {
 
@@ -110,8 +111,9 @@ bool aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) %
 
 }  // namespace
 
-void adam_step(const Launch& where, const AdamSpec& spec, MatrixView parameters,
-               ConstMatrixView gradients, MatrixView m, MatrixView v) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::AdamStep& call) {
+  const auto& [spec, parameters, gradients, m, v] = call;
+  const Launch& where = launch_of(backend, queue);
   ATOLL_ASSERT(parameters.dtype == DType::kF32, "adam_step dtype {}",
                static_cast<int>(parameters.dtype));
   const AdamArgs args{static_cast<float*>(parameters.data),
@@ -135,7 +137,7 @@ void adam_step(const Launch& where, const AdamSpec& spec, MatrixView parameters,
     if (count == 0) return;
     // One unit more than fits: the first may begin before the segment.
     const std::int64_t needed = ceil_divide(longest / unit + 2, kBlockThreads);
-    const std::int64_t blocks = std::min(needed, kBlocksPerMultiprocessor * where.multiprocessors);
+    const std::int64_t blocks = std::min(needed, where.most_blocks());
     launch(where, dim3(static_cast<unsigned>(blocks), count), kBlockThreads,
            vectors ? adam_kernel<4> : adam_kernel<1>, segments, args);
     count = 0;

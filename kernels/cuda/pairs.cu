@@ -1,7 +1,8 @@
 // Products of pairs of rows: a team of lanes per pair.
 #include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/walk.hpp"
+#include "kernels/operations/pairs.hpp"
 
 namespace atl::cuda {
 
@@ -42,23 +43,25 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 }  // namespace
 
-void pair_dots(const Launch& where, ConstMatrixView x, std::span<const LocalId> first,
-               std::span<const LocalId> second, MatrixView out) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::PairDots& call) {
+  const auto& [x, first, second, out] = call;
+  const Launch& where = launch_of(backend, queue);
   const int lanes = team_lanes(x.cols, 1, 1);
   with_element_type(x.dtype, [&]<typename T>(T) {
-    launch(where, dim3(static_cast<unsigned>(ceil_divide(out.rows * lanes, kBlockThreads))),
-           kBlockThreads, pair_dots_kernel<T>, lanes, out.rows, x.cols, rows_of<T>(x), first.data(),
-           second.data(), rows_of<float>(out));
+    launch(where, ceil_divide(out.rows * lanes, kBlockThreads), kBlockThreads, pair_dots_kernel<T>,
+           lanes, out.rows, x.cols, rows_of<T>(x), first.data(), second.data(),
+           rows_of<float>(out));
   });
 }
 
-void pair_products(const Launch& where, ConstMatrixView x, std::span<const LocalId> first,
-                   ConstMatrixView z, std::span<const LocalId> second, MatrixView y) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::PairProducts& call) {
+  const auto& [x, first, z, second, y] = call;
+  const Launch& where = launch_of(backend, queue);
   const int lanes = team_lanes(x.cols, 1, 1);
   with_element_type(x.dtype, [&]<typename T>(T) {
-    launch(where, dim3(static_cast<unsigned>(ceil_divide(y.rows * lanes, kBlockThreads))),
-           kBlockThreads, pair_products_kernel<T>, lanes, y.rows, x.cols, rows_of<T>(x),
-           first.data(), rows_of<T>(z), second.data(), rows_of<T>(y));
+    launch(where, ceil_divide(y.rows * lanes, kBlockThreads), kBlockThreads,
+           pair_products_kernel<T>, lanes, y.rows, x.cols, rows_of<T>(x), first.data(),
+           rows_of<T>(z), second.data(), rows_of<T>(y));
   });
 }
 

@@ -2,7 +2,8 @@
 #include <math.h>
 
 #include "kernels/cuda/edge_elements.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
+#include "kernels/operations/pool.hpp"
 
 namespace atl::cuda {
 
@@ -203,8 +204,10 @@ struct PoolSlopes {
 
 }  // namespace
 
-void pool(const Launch& where, const SpmmWork& work, const SparseOperator& op, ConstMatrixView x,
-          const PoolSpec& spec, MatrixView y) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::Pool& call) {
+  const auto& [op, rows, x, spec, y] = call;
+  const Launch& where = launch_of(backend, queue);
+  const SpmmWork work = work_of(op.prepared, rows);
   const PoolArgs args = pool_args(op.col_idx, spec);
   with_element_type(x.dtype, [&]<typename T>(T) {
     for_edge_elements<T>(where, work, op.row_ptr, y.rows_in(work.range),
@@ -212,9 +215,10 @@ void pool(const Launch& where, const SpmmWork& work, const SparseOperator& op, C
   });
 }
 
-void pool_backward_targets(const Launch& where, const SpmmWork& work, const SparseOperator& op,
-                           ConstMatrixView x, ConstMatrixView y, ConstMatrixView dy,
-                           const PoolSpec& spec, MatrixView g) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::PoolBackwardTargets& call) {
+  const auto& [op, rows, x, y, dy, spec, g] = call;
+  const Launch& where = launch_of(backend, queue);
+  const SpmmWork work = work_of(op.prepared, rows);
   const PoolArgs args = pool_args(op.col_idx, spec);
   with_element_type(x.dtype, [&]<typename T>(T) {
     for_edge_elements<float>(
@@ -223,9 +227,10 @@ void pool_backward_targets(const Launch& where, const SpmmWork& work, const Spar
   });
 }
 
-void pool_backward_sources(const Launch& where, const SpmmWork& work, const SourceEdges& edges,
-                           ConstMatrixView x, ConstMatrixView y, ConstMatrixView g,
-                           const PoolSpec& spec, MatrixView dx) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::PoolBackwardSources& call) {
+  const auto& [op, edges, sources, x, y, g, spec, dx] = call;
+  const Launch& where = launch_of(backend, queue);
+  const SpmmWork work = work_of(edges.prepared, sources);
   const PoolArgs args = pool_args(edges.targets, spec);
   with_element_type(x.dtype, [&]<typename T>(T) {
     for_edge_elements<T>(
@@ -234,8 +239,10 @@ void pool_backward_sources(const Launch& where, const SpmmWork& work, const Sour
   });
 }
 
-void pool_slope(const Launch& where, const SpmmWork& work, const SparseOperator& op,
-                ConstMatrixView x, ConstMatrixView y, const PoolSpec& spec, MatrixView slope) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::PoolSlope& call) {
+  const auto& [op, rows, x, y, spec, slope] = call;
+  const Launch& where = launch_of(backend, queue);
+  const SpmmWork work = work_of(op.prepared, rows);
   const PoolArgs args = pool_args(op.col_idx, spec);
   with_element_type(x.dtype, [&]<typename T>(T) {
     for_edge_elements<T>(where, work, op.row_ptr, slope.rows_in(work.range),

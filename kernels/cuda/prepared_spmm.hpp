@@ -50,7 +50,4 @@ class PreparedSpmm final : public PreparedSparse {
   std::vector<std::unique_ptr<PreparedRange>> ranges_;
 };
 
-// How rows of an operator are divided: as prepared, or not at all. May be null.
-SpmmWork work_of(const PreparedSparse* prepared, RowRange range);
-
 }  // namespace atl::cuda

@@ -7,9 +7,11 @@
 #include "kernels/cuda/column_reduction.cuh"
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/gradient_rows.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/walk.cuh"
 #include "kernels/inverse_deviation.hpp"
+#include "kernels/operations/dense.hpp"
+#include "kernels/operations/normalization.hpp"
 
 namespace atl::cuda {
 
@@ -292,8 +294,9 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // --- operations ---------------------------------------------------------------------------------
 
-void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, MatrixView out,
-                 const ActivationGradient& activation) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::ColumnSums& call) {
+  const auto& [x, accumulate, out, activation] = call;
+  const Launch& where = launch_of(backend, queue);
   auto* total = static_cast<float*>(out.data);
   with_gradient_rows(x, activation, x, [&](const auto& rows_from) {
     for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
@@ -306,11 +309,12 @@ void column_sums(const Launch& where, ConstMatrixView x, bool accumulate, Matrix
 // Sums of columns lie behind the partial sums.
 static_assert(kWorkspaceBytes - kPartialsBytes >= kReductionCols * std::int64_t{sizeof(double)});
 
-void dot(const Launch& where, ConstMatrixView x, ConstMatrixView z, bool accumulate,
-         MatrixView out) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::Dot& call) {
+  const auto& [x, z, accumulate, out] = call;
+  const Launch& where = launch_of(backend, queue);
   auto* const sums = reinterpret_cast<double*>(where.workspace.data() + kPartialsBytes);
   const auto add_columns = [&]<typename Total>(std::int64_t cols, bool adds, Total* to) {
-    launch(where, dim3(1), kBlockThreads, sum_columns_kernel<Total>, cols,
+    launch(where, 1, kBlockThreads, sum_columns_kernel<Total>, cols,
            static_cast<const double*>(sums), adds, to);
   };
   with_element_type(x.dtype, [&]<typename T>(T) {
@@ -330,12 +334,14 @@ void dot(const Launch& where, ConstMatrixView x, ConstMatrixView z, bool accumul
   });
 }
 
-void sum_parts(const Launch& where, ConstMatrixView parts, MatrixView out) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::SumParts& call) {
+  const auto& [parts, out] = call;
+  const Launch& where = launch_of(backend, queue);
   const auto run = [&]<typename T>(T) {
     with_unit<T>({parts, out}, [&](auto unit) {
       const std::int64_t blocks = ceil_divide(ceil_divide(out.cols, unit), kBlockThreads);
-      launch(where, dim3(static_cast<unsigned>(blocks)), kBlockThreads, sum_parts_kernel<T, unit>,
-             parts.rows, out.cols, rows_of<T>(parts), static_cast<T*>(out.data));
+      launch(where, blocks, kBlockThreads, sum_parts_kernel<T, unit>, parts.rows, out.cols,
+             rows_of<T>(parts), static_cast<T*>(out.data));
     });
   };
   if (out.dtype == DType::kF64) {
@@ -345,8 +351,9 @@ void sum_parts(const Launch& where, ConstMatrixView parts, MatrixView out) {
   }
 }
 
-void batch_norm_moments(const Launch& where, ConstMatrixView x, std::span<const double> shift,
-                        std::span<double> sums) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::BatchNormMoments& call) {
+  const auto& [x, shift, sums] = call;
+  const Launch& where = launch_of(backend, queue);
   with_element_type(x.dtype, [&]<typename T>(T) {
     with_padded_unit<T>({x}, [&](auto unit) {
       for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
@@ -359,20 +366,19 @@ void batch_norm_moments(const Launch& where, ConstMatrixView x, std::span<const 
   });
 }
 
-void batch_norm_statistics(const Launch& where, std::span<const double> sums, std::int64_t count,
-                           double momentum, double epsilon, std::span<double> running_mean,
-                           std::span<double> running_variance, std::span<double> mean,
-                           std::span<double> inv_std) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::BatchNormStatistics& call) {
+  const auto& [sums, count, momentum, epsilon, running_mean, running_variance, mean, inv_std] =
+      call;
+  const Launch& where = launch_of(backend, queue);
   const auto cols = static_cast<std::int64_t>(mean.size());
-  launch(where, dim3(static_cast<unsigned>(ceil_divide(cols, kBlockThreads))), kBlockThreads,
-         statistics_kernel, cols, sums.data(), static_cast<double>(count), momentum, epsilon,
-         running_mean.data(), running_variance.data(), mean.data(), inv_std.data());
+  launch(where, ceil_divide(cols, kBlockThreads), kBlockThreads, statistics_kernel, cols,
+         sums.data(), static_cast<double>(count), momentum, epsilon, running_mean.data(),
+         running_variance.data(), mean.data(), inv_std.data());
 }
 
-void batch_norm_gradient_sums(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
-                              std::span<const double> mean, std::span<const double> inv_std,
-                              std::span<double> sums, MatrixView dgamma, MatrixView dbeta,
-                              const ActivationGradient& activation) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::BatchNormGradientSums& call) {
+  const auto& [dy, x, mean, inv_std, sums, dgamma, dbeta, activation] = call;
+  const Launch& where = launch_of(backend, queue);
   with_gradient_rows(dy, activation, x, [&](const auto& rows_from) {
     for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
       using Sums = GradientSums<decltype(rows_from(first))>;
@@ -387,29 +393,26 @@ void batch_norm_gradient_sums(const Launch& where, ConstMatrixView dy, ConstMatr
   });
 }
 
-void batch_norm_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
-                         std::span<const double> mean, std::span<const double> inv_std,
-                         ConstMatrixView gamma, std::span<const double> sums, std::int64_t count,
-                         MatrixView dx) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::BatchNormBackward& call) {
+  const auto& [dy, x, mean, inv_std, gamma, sums, count, dx] = call;
+  const Launch& where = launch_of(backend, queue);
   const BackwardArgs args{mean.data(), inv_std.data(),       static_cast<const float*>(gamma.data),
                           sums.data(), sums.data() + x.cols, 1 / static_cast<double>(count)};
   with_element_type(x.dtype, [&]<typename T>(T) {
     with_padded_unit<T>({dy, x, dx}, [&](auto unit) {
-      const Walk walk = make_walk(x.cols, unit);
-      const std::int64_t down = blocks_down(walk, x.rows, kRowBatch / 2,
-                                            kBlocksPerMultiprocessor * where.multiprocessors);
-      launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
-             batch_norm_backward_kernel<T, unit>, walk, down, x.rows, rows_of<T>(dy), rows_of<T>(x),
-             args, rows_of<T>(dx));
+      launch(where, make_grid(where, x.rows, x.cols, unit, kRowBatch / 2),
+             batch_norm_backward_kernel<T, unit>, x.rows, rows_of<T>(dy), rows_of<T>(x), args,
+             rows_of<T>(dx));
     });
   });
 }
 
-void inverse_std(const Launch& where, std::span<const double> variance, double epsilon,
-                 std::span<double> out) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::InverseStd& call) {
+  const auto& [variance, epsilon, out] = call;
+  const Launch& where = launch_of(backend, queue);
   const auto cols = static_cast<std::int64_t>(out.size());
-  launch(where, dim3(static_cast<unsigned>(ceil_divide(cols, kBlockThreads))), kBlockThreads,
-         inverse_std_kernel, cols, variance.data(), epsilon, out.data());
+  launch(where, ceil_divide(cols, kBlockThreads), kBlockThreads, inverse_std_kernel, cols,
+         variance.data(), epsilon, out.data());
 }
 
 }  // namespace atl::cuda

@@ -3,7 +3,8 @@
 #include <cstdint>
 
 #include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/launchers.hpp"
 #include "kernels/cuda/walk.cuh"
 
 namespace atl::cuda {
@@ -48,11 +49,8 @@ template <typename From, typename To>
 void scale_rows(const Launch& where, ConstMatrixView x, const float* scale, Rows<const Bf16> before,
                 MatrixView y, ConstMatrixView bf16_view) {
   with_unit<From>({x, bf16_view}, [&](auto unit) {
-    const Walk walk = make_walk(x.cols, unit);
-    const std::int64_t down =
-        blocks_down(walk, x.rows, kSumsBatch, kBlocksPerMultiprocessor * where.multiprocessors);
-    launch(where, dim3(static_cast<unsigned>(walk.tiles * down)), walk.threads(),
-           scale_rows_kernel<From, To, unit>, walk, down, x.rows, rows_of<From>(x), scale, before,
+    launch(where, make_grid(where, x.rows, x.cols, unit, kSumsBatch),
+           scale_rows_kernel<From, To, unit>, x.rows, rows_of<From>(x), scale, before,
            rows_of<To>(y));
   });
 }

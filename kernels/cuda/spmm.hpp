@@ -29,6 +29,9 @@ inline SpmmWork undivided(RowRange range) {
   return work;
 }
 
+// The range as it was prepared, or undivided. `prepared` may be null.
+SpmmWork work_of(const PreparedSparse* prepared, RowRange range);
+
 // As kernels::Spmm. Sums are f32; their order depends on how the range is divided, and on the
 // columns of x.
 void spmm(const Launch& where, const SpmmWork& work, const SparseOperator& op, ConstMatrixView x,

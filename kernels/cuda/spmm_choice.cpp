@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "kernels/cuda/cuda_backend.hpp"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launchers.hpp"
 #include "kernels/cuda/prepared_spmm.hpp"
 #include "kernels/cuda/spmm.hpp"
 
@@ -262,19 +262,21 @@ std::shared_ptr<const PreparedSparse> CudaBackend::prepare_spmm(
   return std::make_shared<PreparedSpmm>(*this, queue, host_row_ptr, ranges);
 }
 
-void CudaBackend::spmm(Queue& queue, const kernels::Spmm& call) {
+// By the kernel that was chosen.
+void kernel(CudaBackend& backend, Queue& queue, const kernels::Spmm& call) {
   const auto& [op, rows, x, beta, y, epilogue] = call;
-  CudaQueue& on = use(queue);
-  name_kernel(kOwn);
+  CudaQueue& on = backend.use(queue);
+  backend.name_kernel(kOwn);
   const auto* known = static_cast<const PreparedSpmm*>(op.prepared);
   PreparedRange* prepared = known != nullptr ? known->find(rows) : nullptr;
   if (prepared == nullptr) {
-    return cuda::spmm(on.launch(), undivided(rows), op, x, beta, y, epilogue);
+    return spmm(on.launch(), undivided(rows), op, x, beta, y, epilogue);
   }
-  const Job job{*this, on, op, *prepared, x, beta, y, epilogue, recording_};
-  const Choice choice = choose(job, choices_.get(), device_.name);
-  if (choice != nullptr && runs_by_cusparse(job, *choices_, device_.name, *choice)) {
-    return name_kernel(choice->name);
+  const Job job{backend, on, op, *prepared, x, beta, y, epilogue, backend.recording_};
+  const std::string& device = backend.device_.name;
+  const Choice choice = choose(job, backend.choices_.get(), device);
+  if (choice != nullptr && runs_by_cusparse(job, *backend.choices_, device, *choice)) {
+    return backend.name_kernel(choice->name);
   }
   run_own_kernel(job);
 }

@@ -4,7 +4,9 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <utility>
 
+#include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/walk.hpp"
 
 namespace atl::cuda {
@@ -33,6 +35,29 @@ __device__ inline void for_rows(const Walk& walk, const Place& place, std::int64
                                 std::int64_t rows, const Load& load, const Use& use) {
   if (!place.inside) return;
   for_rows<kBatch>(place.block * walk.rows + place.row, rows, down * walk.rows, load, use);
+}
+
+// The blocks of a kernel that walks over rows, which it is told first: its walk, and how many
+// blocks share the rows.
+struct Grid {
+  Walk walk;
+  std::int64_t down;
+
+  std::int64_t blocks() const { return walk.tiles * down; }
+};
+
+// As make_walk() and blocks_down(), for blocks of the whole device.
+inline Grid make_grid(const Launch& where, std::int64_t rows, std::int64_t cols, int unit,
+                      int batch, int group = 1) {
+  const Walk walk = make_walk(cols, unit, group);
+  return {walk, blocks_down(walk, rows, batch, where.most_blocks())};
+}
+
+template <typename... Parameters, typename... Arguments>
+void launch(const Launch& where, const Grid& grid, void (*kernel)(Parameters...),
+            Arguments&&... arguments) {
+  launch(where, grid.blocks(), grid.walk.threads(), kernel, grid.walk, grid.down,
+         std::forward<Arguments>(arguments)...);
 }
 
 }  // namespace atl::cuda

@@ -11,9 +11,6 @@
 namespace atl::cuda {
 
 inline constexpr int kBlockThreads = 256;
-// Blocks of an operation element by element, at most: whole waves whether two, three, four or six
-// run at once.
-inline constexpr std::int64_t kBlocksPerMultiprocessor = 12;
 
 constexpr std::int64_t ceil_divide(std::int64_t count, std::int64_t unit) {
   return (count + unit - 1) / unit;

@@ -8,8 +8,9 @@
 
 #include "kernels/cuda/code_words.hpp"
 #include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/operations.hpp"
+#include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/walk.hpp"
+#include "kernels/operations/wire.hpp"
 #include "kernels/quantizer.hpp"
 
 namespace atl::cuda {
@@ -306,18 +307,17 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-dim3 warps_grid(const Launch& where, std::int64_t rows) {
-  const std::int64_t most = kBlocksPerMultiprocessor * where.multiprocessors;
-  return dim3(static_cast<unsigned>(std::min(most, ceil_divide(rows, kWarps))));
+std::int64_t blocks_of_warps(const Launch& where, std::int64_t rows) {
+  return std::min(where.most_blocks(), ceil_divide(rows, kWarps));
 }
 
 }  // namespace
 
 // --- operations ---------------------------------------------------------------------------------
 
-void quantize_rows(const Launch& where, ConstMatrixView x, const PackList& list,
-                   std::span<const float> scale, const RoundingSpec& rounding,
-                   std::span<std::byte> packets, const PackTrace& trace) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::QuantizeRows& call) {
+  const auto& [x, list, scale, rounding, packets, trace] = call;
+  const Launch& where = launch_of(backend, queue);
   const PackArgs args{static_cast<std::int64_t>(list.rows.size()),
                       x.cols,
                       list.rows.data(),
@@ -333,17 +333,18 @@ void quantize_rows(const Launch& where, ConstMatrixView x, const PackList& list,
                       trace.variance.data(),
                       trace.bad.data()};
   with_element_type(x.dtype, [&]<typename T>(T) {
-    launch(where, warps_grid(where, args.rows), kBlockThreads,
+    launch(where, blocks_of_warps(where, args.rows), kBlockThreads,
            fits_vectors(kGroup, x) ? pack_kernel<T, true> : pack_kernel<T, false>, args,
            rows_of<T>(x));
   });
 }
 
-void dequantize_rows(const Launch& where, std::span<const std::byte> packets,
-                     const UnpackList& list, MatrixView y) {
+void kernel(CudaBackend& backend, Queue& queue, const kernels::DequantizeRows& call) {
+  const auto& [packets, list, y] = call;
+  const Launch& where = launch_of(backend, queue);
   const auto messages = static_cast<std::int64_t>(list.rows.size());
   with_element_type(y.dtype, [&]<typename T>(T) {
-    launch(where, warps_grid(where, messages), kBlockThreads,
+    launch(where, blocks_of_warps(where, messages), kBlockThreads,
            fits_vectors(kGroup, y) ? unpack_kernel<T, true> : unpack_kernel<T, false>, messages,
            y.cols, packets.data(), list.rows.data(), list.offset.data(), list.bits.data(),
            rows_of<T>(y));

@@ -42,10 +42,10 @@ struct Attend {
     check_attention(backend, attention, op, z, t);
     check_shape(backend, y, op.rows, z.cols, z.dtype, "attend y");
     if (empty()) return;
-    for (const ConstMatrixView input : {z, t, attention.vector, attention.source_scores,
-                                        attention.edge_scores, attention.edges.weight}) {
-      check_disjoint(y.rows_in(rows), input, "attend y and an input");
-    }
+    check_disjoint({y.rows_in(rows)},
+                   {z, t, attention.vector, attention.source_scores, attention.edge_scores,
+                    attention.edges.weight},
+                   "attend y and an input");
     check_epilogue(backend, epilogue, y.rows_in(rows));
   }
   EdgePass pass(bool host_readable) const {
@@ -90,18 +90,15 @@ struct AttendBackwardTargets {
     check_dvector(backend, dvector, attention.score == AttentionScore::kGatv2, z);
     check_dedge_weight(backend, dedge_weight, attention);
     if (empty()) return;
-    for (const MatrixView output : {dt.rows_in(rows), coefficients, dvector, dedge_weight}) {
-      for (const ConstMatrixView input : {z, t, dy, attention.vector, attention.source_scores,
-                                          attention.edge_scores, attention.edges.weight}) {
-        check_disjoint(output, input, "attend_backward_targets: an output and an input");
-      }
-    }
+    check_disjoint({dt.rows_in(rows), coefficients, dvector, dedge_weight},
+                   {z, t, dy, attention.vector, attention.source_scores, attention.edge_scores,
+                    attention.edges.weight},
+                   "attend_backward_targets: an output and an input");
     check_disjoint(dt, coefficients, "attend_backward_targets dt and coefficients");
     check_disjoint(dvector, dt, "attend_backward_targets dvector and dt");
     check_disjoint(dvector, coefficients, "attend_backward_targets dvector and coefficients");
-    for (const MatrixView other : {dt, coefficients, dvector}) {
-      check_disjoint(dedge_weight, other, "attend_backward_targets dedge_weight and an output");
-    }
+    check_disjoint({dedge_weight}, {dt, coefficients, dvector},
+                   "attend_backward_targets dedge_weight and an output");
   }
   EdgePass pass(bool host_readable) const {
     return {op, rows, z, 4 + 2 * edge_products(attention), host_readable};
@@ -143,12 +140,10 @@ struct AttendBackwardSources {
     check_coefficients(backend, attention, op, coefficients, parameter_dtype(z.dtype));
     check_dvector(backend, dvector, additive, z);
     if (empty()) return;
-    for (const MatrixView output : {dz, dvector}) {
-      for (const ConstMatrixView input : {z, t, dy, coefficients, attention.vector,
-                                          attention.source_scores, attention.edges.weight}) {
-        check_disjoint(output, input, "attend_backward_sources: an output and an input");
-      }
-    }
+    check_disjoint(
+        {dz, dvector},
+        {z, t, dy, coefficients, attention.vector, attention.source_scores, attention.edges.weight},
+        "attend_backward_sources: an output and an input");
     check_disjoint(dvector, dz, "attend_backward_sources dvector and dz");
   }
   EdgePass pass(bool host_readable) const {
@@ -162,7 +157,7 @@ struct AttendBackwardSources {
     return edge_pass_work(pass(host_readable),
                           8 + 2 * attention.heads * bytes_of(coefficients.dtype) + of_score +
                               feature_bytes(attention.edges.weight),
-                          {z, dy});
+                          {z, z});
   }
 };
 

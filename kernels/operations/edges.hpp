@@ -26,9 +26,8 @@ struct AggregateEdges {
     check_rows(rows, op.rows, "aggregate_edges rows");
     check_shape(backend, y, op.rows, x.cols, x.dtype, "aggregate_edges y");
     if (empty()) return;
-    for (const ConstMatrixView input : {x, terms.weight, terms.bias}) {
-      check_disjoint(y.rows_in(rows), input, "aggregate_edges y and an input");
-    }
+    check_disjoint({y.rows_in(rows)}, {x, terms.weight, terms.bias},
+                   "aggregate_edges y and an input");
   }
   EdgePass pass(bool host_readable) const {
     return {op, rows, x, static_cast<int>(terms.weight.rows) + 1, host_readable};
@@ -59,9 +58,8 @@ struct AggregateEdgesBackwardSources {
     check_shape(backend, dx, sources.size(), x.cols, x.dtype,
                 "aggregate_edges_backward_sources dx");
     if (empty()) return;
-    for (const ConstMatrixView input : {x, dy, terms.weight, terms.bias}) {
-      check_disjoint(dx, input, "aggregate_edges_backward_sources dx and an input");
-    }
+    check_disjoint({dx}, {x, dy, terms.weight, terms.bias},
+                   "aggregate_edges_backward_sources dx and an input");
   }
   EdgePass pass(bool host_readable) const {
     return {by_source(op, edges), sources, dy, static_cast<int>(terms.weight.rows) + 1,
@@ -94,11 +92,8 @@ struct AggregateEdgesBackwardTerms {
                 "aggregate_edges_backward_terms dweight");
     check_shape(backend, dbias, 1, x.cols, parameters, "aggregate_edges_backward_terms dbias");
     if (empty()) return;
-    for (const MatrixView output : {dweight, dbias}) {
-      for (const ConstMatrixView input : {x, dy, terms.weight, terms.bias}) {
-        check_disjoint(output, input, "aggregate_edges_backward_terms: an output and an input");
-      }
-    }
+    check_disjoint({dweight, dbias}, {x, dy, terms.weight, terms.bias},
+                   "aggregate_edges_backward_terms: an output and an input");
     check_disjoint(dbias, dweight, "aggregate_edges_backward_terms dbias and dweight");
   }
   EdgePass pass(bool host_readable) const {

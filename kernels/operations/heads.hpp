@@ -50,11 +50,7 @@ struct HeadDotsBackward {
     check_shape(backend, dx, x.rows, x.cols, x.dtype, "head_dots_backward dx");
     check_shape(backend, dvector, 1, x.cols, parameter_dtype(x.dtype),
                 "head_dots_backward dvector");
-    for (const MatrixView output : {dx, dvector}) {
-      for (const ConstMatrixView input : {d, x, vector}) {
-        check_disjoint(output, input, "head_dots_backward: an output and an input");
-      }
-    }
+    check_disjoint({dx, dvector}, {d, x, vector}, "head_dots_backward: an output and an input");
     check_disjoint(dvector, dx, "head_dots_backward dvector and dx");
   }
   SpanWork work(bool) const { return streaming_work({d, x, dx}); }

@@ -115,23 +115,31 @@ class Interface<kernels::Types<First, Rest...>> : public Interface<kernels::Type
   virtual void compute(Queue& queue, const First& operation) = 0;
 };
 
-// Base with compute() for each of the list, by the function kernel() of Self.
-template <typename Self, typename Base, typename List>
-class Implements;
-template <typename Self, typename Base>
-class Implements<Self, Base, kernels::Types<>> : public Base {};
-template <typename Self, typename Base, typename First, typename... Rest>
-class Implements<Self, Base, kernels::Types<First, Rest...>>
-    : public Implements<Self, Base, kernels::Types<Rest...>> {
+// Declares kernel() of Self and an operation, in this namespace.
+template <typename Self, typename Operation>
+class DeclaresKernel {
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wnon-template-friend"  // it is no template on purpose
 #endif
-  friend void kernel(Self& backend, Queue& queue, const First& operation);
+  friend void kernel(Self& backend, Queue& queue, const Operation& operation);
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
+};
 
+// Base with compute() for each of the list, by the function kernel() of Self, which Declares puts
+// where Self's kernels stand: a backend in a namespace of its own has a template like the above
+// there.
+template <typename Self, typename Base, typename List,
+          template <typename, typename> typename Declares = DeclaresKernel>
+class Implements;
+template <typename Self, typename Base, template <typename, typename> typename Declares>
+class Implements<Self, Base, kernels::Types<>, Declares> : public Base {};
+template <typename Self, typename Base, typename First, typename... Rest,
+          template <typename, typename> typename Declares>
+class Implements<Self, Base, kernels::Types<First, Rest...>, Declares>
+    : public Implements<Self, Base, kernels::Types<Rest...>, Declares>, Declares<Self, First> {
  protected:
   using Base::compute;
   void compute(Queue& queue, const First& operation) override {

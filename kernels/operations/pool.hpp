@@ -56,9 +56,7 @@ struct PoolBackwardTargets {
       check_shape(backend, view, op.rows, x.cols, x.dtype, "pool_backward_targets y or dy");
     }
     check_shape(backend, g, op.rows, x.cols, parameter_dtype(x.dtype), "pool_backward_targets g");
-    for (const ConstMatrixView input : {x, y, dy}) {
-      check_disjoint(g.rows_in(rows), input, "pool_backward_targets g and an input");
-    }
+    check_disjoint({g.rows_in(rows)}, {x, y, dy}, "pool_backward_targets g and an input");
   }
   EdgePass pass(bool host_readable) const { return {op, rows, x, 1, host_readable}; }
   SpanWork work(bool host_readable) const {
@@ -90,15 +88,13 @@ struct PoolBackwardSources {
     check_shape(backend, y, op.rows, x.cols, x.dtype, "pool_backward_sources y");
     check_shape(backend, g, op.rows, x.cols, parameter_dtype(x.dtype), "pool_backward_sources g");
     check_shape(backend, dx, sources.size(), x.cols, x.dtype, "pool_backward_sources dx");
-    for (const ConstMatrixView input : {x, y, g}) {
-      check_disjoint(dx, input, "pool_backward_sources dx and an input");
-    }
+    check_disjoint({dx}, {x, y, g}, "pool_backward_sources dx and an input");
   }
   EdgePass pass(bool host_readable) const {
     return {by_source(op, edges), sources, y, 2, host_readable};
   }
   SpanWork work(bool host_readable) const {
-    return edge_pass_work(pass(host_readable), g.cols * bytes_of(g.dtype), {x, dx});
+    return edge_pass_work(pass(host_readable), g.cols * bytes_of(g.dtype), {x, x});
   }
 };
 
@@ -124,9 +120,7 @@ struct PoolSlope {
     check_shape(backend, y, op.rows, x.cols, x.dtype, "pool_slope y");
     check_shape(backend, slope, op.rows, x.cols, x.dtype, "pool_slope slope");
     ATOLL_ASSERT(spec.kind != PoolKind::kMaximum, "pool_slope of a maximum");
-    for (const ConstMatrixView input : {x, y}) {
-      check_disjoint(slope.rows_in(rows), input, "pool_slope slope and an input");
-    }
+    check_disjoint({slope.rows_in(rows)}, {x, y}, "pool_slope slope and an input");
   }
   EdgePass pass(bool host_readable) const { return {op, rows, x, 2, host_readable}; }
   SpanWork work(bool host_readable) const {

@@ -19,12 +19,9 @@ struct AttendedEdge {
 
 std::vector<AttendedEdge> attended_edges(const SparseOperator& op, bool with_self, std::int64_t i) {
   std::vector<AttendedEdge> edges;
-  ATOLL_ASSERT(op.row_ptr[i] <= op.row_ptr[i + 1], "row {}", i);
-  for (std::int64_t e = op.row_ptr[i]; e < op.row_ptr[i + 1]; ++e) {
-    const std::int64_t j = op.col_idx[e];
-    ATOLL_ASSERT(0 <= j && j < op.cols, "row {}: column {} of {}", i, j, op.cols);
+  for_edges_of(op, i, [&](std::int64_t j, std::int64_t e) {
     if (!with_self || j != i) edges.push_back({j, e});
-  }
+  });
   if (with_self) edges.push_back({i, static_cast<std::int64_t>(op.col_idx.size()) + i});
   return edges;
 }
@@ -265,11 +262,7 @@ void kernel(ReferenceBackend&, Queue&, const kernels::AttendBackwardSources& cal
               score_sum += gradient;
             }
           };
-          for (std::int64_t k = edges.row_ptr[j]; k < edges.row_ptr[j + 1]; ++k) {
-            const std::int64_t i = edges.targets[k];
-            ATOLL_ASSERT(0 <= i && i < op.rows, "source {}: row {} of {}", j, i, op.rows);
-            add(i, edges.edges[k]);
-          }
+          for_edges_from(op, edges, j, add);
           if (attention.with_self && j < op.rows) add(j, nnz + j);
           if (attention.score == AttentionScore::kAdditive) {
             sum += score_sum * at<P>(attention.vector, 0, c);
@@ -291,15 +284,13 @@ void kernel(ReferenceBackend&, Queue&, const kernels::HeadDots& call) {
   const std::int64_t each = x.cols / out.cols;
   with_value_type(x.dtype, [&]<typename T>(T) {
     using P = Parameter<T>;
-    for (std::int64_t i = 0; i < x.rows; ++i) {
-      for (std::int64_t head = 0; head < out.cols; ++head) {
-        double sum = 0;
-        for (std::int64_t c = head * each; c < (head + 1) * each; ++c) {
-          sum += at<T>(x, i, c) * at<P>(vector, 0, c);
-        }
-        set<P>(out, i, head, sum);
+    set_all<P>(out, [&](std::int64_t i, std::int64_t head) {
+      double sum = 0;
+      for (std::int64_t c = head * each; c < (head + 1) * each; ++c) {
+        sum += at<T>(x, i, c) * at<P>(vector, 0, c);
       }
-    }
+      return sum;
+    });
   });
 }
 
@@ -323,13 +314,11 @@ void kernel(ReferenceBackend&, Queue&, const kernels::HeadMean& call) {
   const auto& [x, y] = call;
   const std::int64_t heads = x.cols / y.cols;
   with_value_type(x.dtype, [&]<typename T>(T) {
-    for (std::int64_t i = 0; i < x.rows; ++i) {
-      for (std::int64_t c = 0; c < y.cols; ++c) {
-        double sum = 0;
-        for (std::int64_t head = 0; head < heads; ++head) sum += at<T>(x, i, head * y.cols + c);
-        set<T>(y, i, c, sum / static_cast<double>(heads));
-      }
-    }
+    set_all<T>(y, [&](std::int64_t i, std::int64_t c) {
+      double sum = 0;
+      for (std::int64_t head = 0; head < heads; ++head) sum += at<T>(x, i, head * y.cols + c);
+      return sum / static_cast<double>(heads);
+    });
   });
 }
 
@@ -337,11 +326,9 @@ void kernel(ReferenceBackend&, Queue&, const kernels::HeadMeanBackward& call) {
   const auto& [dy, dx] = call;
   const std::int64_t heads = dx.cols / dy.cols;
   with_value_type(dy.dtype, [&]<typename T>(T) {
-    for (std::int64_t i = 0; i < dx.rows; ++i) {
-      for (std::int64_t c = 0; c < dx.cols; ++c) {
-        set<T>(dx, i, c, at<T>(dy, i, c % dy.cols) / static_cast<double>(heads));
-      }
-    }
+    set_all<T>(dx, [&](std::int64_t i, std::int64_t c) {
+      return at<T>(dy, i, c % dy.cols) / static_cast<double>(heads);
+    });
   });
 }
 

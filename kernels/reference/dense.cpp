@@ -19,9 +19,7 @@ void kernel(ReferenceBackend&, Queue&, const kernels::Convert& call) {
   const auto& [x, y] = call;
   with_value_type(x.dtype, [&]<typename From>(From) {
     with_value_type(y.dtype, [&]<typename To>(To) {
-      for (std::int64_t i = 0; i < x.rows; ++i) {
-        for (std::int64_t j = 0; j < x.cols; ++j) set<To>(y, i, j, at<From>(x, i, j));
-      }
+      set_all<To>(y, [&](std::int64_t i, std::int64_t j) { return at<From>(x, i, j); });
     });
   });
 }
@@ -32,16 +30,14 @@ void kernel(ReferenceBackend&, Queue&, const kernels::Gemm& call) {
   const bool swap_b = transpose_b == Transpose::kYes;
   const std::int64_t inner = swap_a ? a.rows : a.cols;
   const auto multiply = [&]<typename T, typename C>(T, C) {
-    for (std::int64_t i = 0; i < c.rows; ++i) {
-      for (std::int64_t j = 0; j < c.cols; ++j) {
-        double sum = beta == 0 ? 0 : at<C>(c, i, j);
-        for (std::int64_t k = 0; k < inner; ++k) {
-          sum += (swap_a ? at<T>(a, k, i) : at<T>(a, i, k)) *
-                 (swap_b ? at<T>(b, j, k) : at<T>(b, k, j));
-        }
-        set<C>(c, i, j, epilogue_value<Parameter<T>>(epilogue, i, j, sum));
+    set_all<C>(c, [&](std::int64_t i, std::int64_t j) {
+      double sum = beta == 0 ? 0 : at<C>(c, i, j);
+      for (std::int64_t k = 0; k < inner; ++k) {
+        sum +=
+            (swap_a ? at<T>(a, k, i) : at<T>(a, i, k)) * (swap_b ? at<T>(b, j, k) : at<T>(b, k, j));
       }
-    }
+      return epilogue_value<Parameter<T>>(epilogue, i, j, sum);
+    });
   };
   with_value_type(a.dtype, [&]<typename T>(T) {
     if (c.dtype == a.dtype) return multiply(T{}, T{});
@@ -52,22 +48,17 @@ void kernel(ReferenceBackend&, Queue&, const kernels::Gemm& call) {
 void kernel(ReferenceBackend&, Queue&, const kernels::ApplyEpilogue& call) {
   const auto& [x, epilogue, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
-    for (std::int64_t i = 0; i < x.rows; ++i) {
-      for (std::int64_t j = 0; j < x.cols; ++j) {
-        set<T>(y, i, j, epilogue_value<Parameter<T>>(epilogue, i, j, at<T>(x, i, j)));
-      }
-    }
+    set_all<T>(y, [&](std::int64_t i, std::int64_t j) {
+      return epilogue_value<Parameter<T>>(epilogue, i, j, at<T>(x, i, j));
+    });
   });
 }
 
 void kernel(ReferenceBackend&, Queue&, const kernels::Combine& call) {
   const auto& [a, x, b, z, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
-    for (std::int64_t i = 0; i < x.rows; ++i) {
-      for (std::int64_t j = 0; j < x.cols; ++j) {
-        set<T>(y, i, j, a * at<T>(x, i, j) + b * at<T>(z, i, j));
-      }
-    }
+    set_all<T>(
+        y, [&](std::int64_t i, std::int64_t j) { return a * at<T>(x, i, j) + b * at<T>(z, i, j); });
   });
 }
 
@@ -75,9 +66,7 @@ void kernel(ReferenceBackend&, Queue&, const kernels::Scale& call) {
   const auto& [x, factor, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     const double e = at<Parameter<T>>(factor, 0, 0);
-    for (std::int64_t i = 0; i < x.rows; ++i) {
-      for (std::int64_t j = 0; j < x.cols; ++j) set<T>(y, i, j, e * at<T>(x, i, j));
-    }
+    set_all<T>(y, [&](std::int64_t i, std::int64_t j) { return e * at<T>(x, i, j); });
   });
 }
 
@@ -97,25 +86,21 @@ void kernel(ReferenceBackend&, Queue&, const kernels::Dot& call) {
 void kernel(ReferenceBackend&, Queue&, const kernels::Maximum& call) {
   const auto& [x, z, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
-    for (std::int64_t i = 0; i < x.rows; ++i) {
-      for (std::int64_t j = 0; j < x.cols; ++j) {
-        const double first = at<T>(x, i, j);
-        const double second = at<T>(z, i, j);
-        set<T>(y, i, j, second > first || std::isnan(second) ? second : first);
-      }
-    }
+    set_all<T>(y, [&](std::int64_t i, std::int64_t j) {
+      const double first = at<T>(x, i, j);
+      const double second = at<T>(z, i, j);
+      return second > first || std::isnan(second) ? second : first;
+    });
   });
 }
 
 void kernel(ReferenceBackend&, Queue&, const kernels::MaximumBackward& call) {
   const auto& [dy, x, z, of, dx] = call;
   with_value_type(dy.dtype, [&]<typename T>(T) {
-    for (std::int64_t i = 0; i < dy.rows; ++i) {
-      for (std::int64_t j = 0; j < dy.cols; ++j) {
-        const bool is_first = at<T>(x, i, j) >= at<T>(z, i, j);
-        set<T>(dx, i, j, is_first == (of == MaximumOf::kFirst) ? at<T>(dy, i, j) : 0);
-      }
-    }
+    set_all<T>(dx, [&](std::int64_t i, std::int64_t j) {
+      const bool is_first = at<T>(x, i, j) >= at<T>(z, i, j);
+      return is_first == (of == MaximumOf::kFirst) ? at<T>(dy, i, j) : 0;
+    });
   });
 }
 
@@ -125,19 +110,13 @@ void kernel(ReferenceBackend&, Queue&, const kernels::ActivationBackward& call) 
   const auto scale = static_cast<double>(dropout.rate.scale);
   const bool of_output = activation.function != ActivationFunction::kGelu;
   with_value_type(dy.dtype, [&]<typename T>(T) {
-    for (std::int64_t i = 0; i < dy.rows; ++i) {
-      for (std::int64_t j = 0; j < dy.cols; ++j) {
-        const double from = at<T>(activation.from, i, j);
-        const double gradient = at<T>(dy, i, j);
-        if (activation.function == ActivationFunction::kRelu) {
-          set<T>(activation.dx, i, j, from != 0 ? scale * gradient : 0);
-        } else {
-          const double slope =
-              activation_slope(activation.function, of_output ? from / scale : from);
-          set<T>(activation.dx, i, j, dropout_value(dropout, i, j, slope * gradient));
-        }
-      }
-    }
+    set_all<T>(activation.dx, [&](std::int64_t i, std::int64_t j) {
+      const double from = at<T>(activation.from, i, j);
+      const double gradient = at<T>(dy, i, j);
+      if (activation.function == ActivationFunction::kRelu) return from != 0 ? scale * gradient : 0;
+      const double slope = activation_slope(activation.function, of_output ? from / scale : from);
+      return dropout_value(dropout, i, j, slope * gradient);
+    });
   });
 }
 

@@ -22,35 +22,28 @@ double carried(const EdgeTerms& terms, ConstMatrixView x, std::int64_t j, std::i
 void kernel(ReferenceBackend&, Queue&, const kernels::AggregateEdges& call) {
   const auto& [op, rows, x, terms, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
-    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-      for (std::int64_t c = 0; c < x.cols; ++c) {
-        double sum = 0;
-        for (std::int64_t e = op.row_ptr[i]; e < op.row_ptr[i + 1]; ++e) {
-          const std::int64_t j = op.col_idx[e];
-          ATOLL_ASSERT(0 <= j && j < op.cols, "row {}: column {} of {}", i, j, op.cols);
-          const double value = carried<T>(terms, x, j, e, c);
-          sum += value < 0 ? 0 : value;
-        }
-        set<T>(y, i, c, sum);
-      }
-    }
+    set_rows<T>(y, rows, [&](std::int64_t i, std::int64_t c) {
+      double sum = 0;
+      for_edges_of(op, i, [&](std::int64_t j, std::int64_t e) {
+        const double value = carried<T>(terms, x, j, e, c);
+        sum += value < 0 ? 0 : value;
+      });
+      return sum;
+    });
   });
 }
 
 void kernel(ReferenceBackend&, Queue&, const kernels::AggregateEdgesBackwardSources& call) {
   const auto& [op, edges, sources, x, terms, dy, dx] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
-    for (std::int64_t j = sources.begin; j < sources.end; ++j) {
-      for (std::int64_t c = 0; c < x.cols; ++c) {
-        double sum = 0;
-        for (std::int64_t k = edges.row_ptr[j]; k < edges.row_ptr[j + 1]; ++k) {
-          const std::int64_t i = edges.targets[k];
-          ATOLL_ASSERT(0 <= i && i < op.rows, "source {}: row {} of {}", j, i, op.rows);
-          if (carried<T>(terms, x, j, edges.edges[k], c) > 0) sum += at<T>(dy, i, c);
-        }
-        set<T>(dx, j - sources.begin, c, sum);
-      }
-    }
+    set_all<T>(dx, [&](std::int64_t row, std::int64_t c) {
+      const std::int64_t j = sources.begin + row;
+      double sum = 0;
+      for_edges_from(op, edges, j, [&](std::int64_t i, std::int64_t e) {
+        if (carried<T>(terms, x, j, e, c) > 0) sum += at<T>(dy, i, c);
+      });
+      return sum;
+    });
   });
 }
 
@@ -62,15 +55,15 @@ void kernel(ReferenceBackend&, Queue&, const kernels::AggregateEdgesBackwardTerm
     for (std::int64_t c = 0; c < x.cols; ++c) {
       std::vector<double> sums(static_cast<std::size_t>(count) + 1, 0);  // the bias comes last
       for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-        for (std::int64_t e = op.row_ptr[i]; e < op.row_ptr[i + 1]; ++e) {
-          if (!(carried<T>(terms, x, op.col_idx[e], e, c) > 0)) continue;
+        for_edges_of(op, i, [&](std::int64_t j, std::int64_t e) {
+          if (!(carried<T>(terms, x, j, e, c) > 0)) return;
           const double gradient = at<T>(dy, i, c);
           for (std::int64_t k = 0; k < count; ++k) {
             sums[static_cast<std::size_t>(k)] +=
                 gradient * static_cast<double>(terms.features[e * count + k]);
           }
           sums.back() += gradient;
-        }
+        });
       }
       for (std::int64_t k = 0; k < count; ++k) {
         set<P>(dweight, k, c, at<P>(dweight, k, c) + sums[static_cast<std::size_t>(k)]);

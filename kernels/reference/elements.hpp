@@ -58,6 +58,40 @@ void set(MatrixView view, std::int64_t i, std::int64_t j, double value) {
   }
 }
 
+// Sets all elements of `rows` to value(i, j); the type of the view is T.
+template <typename T, typename Value>
+void set_rows(MatrixView view, RowRange rows, const Value& value) {
+  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+    for (std::int64_t j = 0; j < view.cols; ++j) set<T>(view, i, j, value(i, j));
+  }
+}
+template <typename T, typename Value>
+void set_all(MatrixView view, const Value& value) {
+  set_rows<T>(view, {0, view.rows}, value);
+}
+
+// Calls use(j, e) for every edge e of row i, from row j of what is gathered.
+template <typename Use>
+void for_edges_of(const SparseOperator& op, std::int64_t i, const Use& use) {
+  ATOLL_ASSERT(op.row_ptr[i] <= op.row_ptr[i + 1], "row {}", i);
+  for (std::int64_t e = op.row_ptr[i]; e < op.row_ptr[i + 1]; ++e) {
+    const std::int64_t j = op.col_idx[e];
+    ATOLL_ASSERT(0 <= j && j < op.cols, "row {}: column {} of {}", i, j, op.cols);
+    use(j, e);
+  }
+}
+
+// Calls use(i, e) for every edge e from source j, to row i.
+template <typename Use>
+void for_edges_from(const SparseOperator& op, const SourceEdges& edges, std::int64_t j,
+                    const Use& use) {
+  for (std::int64_t k = edges.row_ptr[j]; k < edges.row_ptr[j + 1]; ++k) {
+    const std::int64_t i = edges.targets[k];
+    ATOLL_ASSERT(0 <= i && i < op.rows, "source {}: row {} of {}", j, i, op.rows);
+    use(i, edges.edges[k]);
+  }
+}
+
 // An entry of a factor whose absence means `absent` everywhere.
 inline double factor(std::span<const float> values, std::int64_t i, double absent) {
   return values.empty() ? absent : static_cast<double>(values[i]);

@@ -54,10 +54,7 @@ struct Focus {
 
 }  // namespace
 
-namespace {
-
-void spread_cross_entropy(ReferenceBackend& backend, Queue& queue,
-                          const kernels::SoftmaxCrossEntropy& call) {
+void kernel(ReferenceBackend& backend, Queue& queue, const kernels::SoftmaxCrossEntropy& call) {
   const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
   kernel(backend, queue, kernels::FillZero{dlogits});
   const std::int64_t classes = logits.cols;
@@ -82,29 +79,9 @@ void spread_cross_entropy(ReferenceBackend& backend, Queue& queue,
     double loss = 0;
     for (std::int64_t j = 0; j < classes; ++j) {
       const double above = at<T>(logits, i, j) - largest;
-      loss += focus.loss * wanted(j) * (std::log(sum) - above);
+      if (wanted(j) != 0) loss += focus.loss * wanted(j) * (std::log(sum) - above);
       set<T>(dlogits, i, j,
              grad_scale * focus.slope * (all_wanted * std::exp(above) / sum - wanted(j)));
-    }
-    return loss;
-  });
-}
-
-}  // namespace
-
-void kernel(ReferenceBackend& backend, Queue& queue, const kernels::SoftmaxCrossEntropy& call) {
-  if (!call.target.label_only()) return spread_cross_entropy(backend, queue, call);
-  const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
-  kernel(backend, queue, kernels::FillZero{dlogits});
-  loss_sum[0] = sum_over_rows(logits, rows, [&]<typename T>(T, std::int64_t i) {
-    const std::int32_t label = label_of(labels, i, logits.cols);
-    const double largest = largest_of<T>(logits, i);
-    double sum = 0;
-    for (std::int64_t j = 0; j < logits.cols; ++j) sum += std::exp(at<T>(logits, i, j) - largest);
-    const double loss = std::log(sum) - (at<T>(logits, i, label) - largest);
-    for (std::int64_t j = 0; j < logits.cols; ++j) {
-      const double probability = std::exp(at<T>(logits, i, j) - largest) / sum;
-      set<T>(dlogits, i, j, grad_scale * (probability - (j == label ? 1 : 0)));
     }
     return loss;
   });

@@ -69,13 +69,11 @@ void kernel(ReferenceBackend&, Queue&, const kernels::BatchNormBackward& call) {
   const auto& [dy, x, mean, inv_std, gamma, sums, count, dx] = call;
   const auto n = static_cast<double>(count);
   with_value_type(x.dtype, [&]<typename T>(T) {
-    for (std::int64_t i = 0; i < x.rows; ++i) {
-      for (std::int64_t j = 0; j < x.cols; ++j) {
-        const double xhat = (at<T>(x, i, j) - mean[j]) * inv_std[j];
-        const double centred = at<T>(dy, i, j) - sums[j] / n - xhat * (sums[x.cols + j] / n);
-        set<T>(dx, i, j, at<Parameter<T>>(gamma, 0, j) * inv_std[j] * centred);
-      }
-    }
+    set_all<T>(dx, [&](std::int64_t i, std::int64_t j) {
+      const double xhat = (at<T>(x, i, j) - mean[j]) * inv_std[j];
+      const double centred = at<T>(dy, i, j) - sums[j] / n - xhat * (sums[x.cols + j] / n);
+      return at<Parameter<T>>(gamma, 0, j) * inv_std[j] * centred;
+    });
   });
 }
 

@@ -10,16 +10,6 @@ namespace atl {
 
 namespace {
 
-// Calls use(j) for the source of every edge of row i.
-template <typename Use>
-void for_sources_of(const SparseOperator& op, std::int64_t i, const Use& use) {
-  for (std::int64_t e = op.row_ptr[i]; e < op.row_ptr[i + 1]; ++e) {
-    const std::int64_t j = op.col_idx[e];
-    ATOLL_ASSERT(0 <= j && j < op.cols, "row {}: column {} of {}", i, j, op.cols);
-    use(j);
-  }
-}
-
 // t of softmax, or p.
 template <typename T>
 double sharpness(const PoolSpec& spec) {
@@ -52,7 +42,7 @@ double pooled(const SparseOperator& op, ConstMatrixView x, const PoolSpec& spec,
   double most = -std::numeric_limits<double>::infinity();
   double most_score = most;
   bool any_nan = false;
-  for_sources_of(op, i, [&](std::int64_t j) {
+  for_edges_of(op, i, [&](std::int64_t j, std::int64_t) {
     const double value = at<T>(x, j, c);
     any_nan = any_nan || std::isnan(value);
     most = std::max(most, value);
@@ -62,7 +52,7 @@ double pooled(const SparseOperator& op, ConstMatrixView x, const PoolSpec& spec,
   if (spec.kind == PoolKind::kMaximum) return most;
   double sum = 0;
   double weights = 0;
-  for_sources_of(op, i, [&](std::int64_t j) {
+  for_edges_of(op, i, [&](std::int64_t j, std::int64_t) {
     const double value = at<T>(x, j, c);
     const double weight = std::exp(score_of(spec, by, value) - most_score);
     weights += weight;
@@ -78,9 +68,8 @@ double pooled(const SparseOperator& op, ConstMatrixView x, const PoolSpec& spec,
 void kernel(ReferenceBackend&, Queue&, const kernels::Pool& call) {
   const auto& [op, rows, x, spec, y] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
-    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-      for (std::int64_t c = 0; c < x.cols; ++c) set<T>(y, i, c, pooled<T>(op, x, spec, i, c));
-    }
+    set_rows<T>(y, rows,
+                [&](std::int64_t i, std::int64_t c) { return pooled<T>(op, x, spec, i, c); });
   });
 }
 
@@ -88,17 +77,15 @@ void kernel(ReferenceBackend&, Queue&, const kernels::PoolBackwardTargets& call)
   const auto& [op, rows, x, y, dy, spec, g] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     const double by = sharpness<T>(spec);
-    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-      for (std::int64_t c = 0; c < x.cols; ++c) {
-        double shares = 0;
-        for_sources_of(op, i, [&](std::int64_t j) {
-          const double d = score_of(spec, by, at<T>(x, j, c)) - score_of(spec, by, at<T>(y, i, c));
-          shares += spec.kind != PoolKind::kMaximum ? std::exp(d) : d == 0 ? 1 : 0;
-        });
-        const bool none = op.row_ptr[i] == op.row_ptr[i + 1];
-        set<Parameter<T>>(g, i, c, none ? 0 : at<T>(dy, i, c) / shares);
-      }
-    }
+    set_rows<Parameter<T>>(g, rows, [&](std::int64_t i, std::int64_t c) {
+      double shares = 0;
+      for_edges_of(op, i, [&](std::int64_t j, std::int64_t) {
+        const double d = score_of(spec, by, at<T>(x, j, c)) - score_of(spec, by, at<T>(y, i, c));
+        shares += spec.kind != PoolKind::kMaximum ? std::exp(d) : d == 0 ? 1 : 0;
+      });
+      const bool none = op.row_ptr[i] == op.row_ptr[i + 1];
+      return none ? 0 : at<T>(dy, i, c) / shares;
+    });
   });
 }
 
@@ -106,27 +93,24 @@ void kernel(ReferenceBackend&, Queue&, const kernels::PoolBackwardSources& call)
   const auto& [op, edges, sources, x, y, g, spec, dx] = call;
   with_value_type(x.dtype, [&]<typename T>(T) {
     const double by = sharpness<T>(spec);
-    for (std::int64_t j = sources.begin; j < sources.end; ++j) {
-      for (std::int64_t c = 0; c < x.cols; ++c) {
-        const double own = at<T>(x, j, c);
-        double sum = 0;
-        for (std::int64_t k = edges.row_ptr[j]; k < edges.row_ptr[j + 1]; ++k) {
-          const std::int64_t i = edges.targets[k];
-          ATOLL_ASSERT(0 <= i && i < op.rows, "source {}: row {} of {}", j, i, op.rows);
-          const double pooled = at<T>(y, i, c);
-          const double d = score_of(spec, by, own) - score_of(spec, by, pooled);
-          const double share = at<Parameter<T>>(g, i, c);
-          if (spec.kind == PoolKind::kSoftmax) {
-            sum += share * std::exp(d) * (1 + d);
-          } else if (spec.kind == PoolKind::kPowerMean) {
-            if (is_between_bounds(own)) sum += share * std::exp(d - d / by);
-          } else if (!(d < 0)) {  // of NaN, too
-            sum += share;
-          }
+    set_all<T>(dx, [&](std::int64_t row, std::int64_t c) {
+      const std::int64_t j = sources.begin + row;
+      const double own = at<T>(x, j, c);
+      double sum = 0;
+      for_edges_from(op, edges, j, [&](std::int64_t i, std::int64_t) {
+        const double pooled = at<T>(y, i, c);
+        const double d = score_of(spec, by, own) - score_of(spec, by, pooled);
+        const double share = at<Parameter<T>>(g, i, c);
+        if (spec.kind == PoolKind::kSoftmax) {
+          sum += share * std::exp(d) * (1 + d);
+        } else if (spec.kind == PoolKind::kPowerMean) {
+          if (is_between_bounds(own)) sum += share * std::exp(d - d / by);
+        } else if (!(d < 0)) {  // of NaN, too
+          sum += share;
         }
-        set<T>(dx, j - sources.begin, c, sum);
-      }
-    }
+      });
+      return sum;
+    });
   });
 }
 
@@ -135,29 +119,27 @@ void kernel(ReferenceBackend&, Queue&, const kernels::PoolSlope& call) {
   with_value_type(x.dtype, [&]<typename T>(T) {
     const double by = sharpness<T>(spec);
     const bool powers = spec.kind == PoolKind::kPowerMean;
-    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
-      for (std::int64_t c = 0; c < x.cols; ++c) {
-        const double pooled = at<T>(y, i, c);
-        const double from = powers ? std::log(base_of(pooled)) : pooled;
-        double weights = 0;
-        double first = 0;  // moments of x, or of log b, about that of y
-        double second = 0;
-        for_sources_of(op, i, [&](std::int64_t j) {
-          const double value = at<T>(x, j, c);
-          const double d = (powers ? std::log(base_of(value)) : value) - from;
-          const double weight = std::exp(by * d);
-          weights += weight;
-          first += weight * d;
-          second += weight * d * d;
-        });
-        const auto edges = static_cast<double>(op.row_ptr[i + 1] - op.row_ptr[i]);
-        const double mean = first / weights;
-        // y is rounded: log y is what it stands for, and this.
-        const double made = powers ? pooled / by * (mean - std::log(weights / edges) / by)
-                                   : second / weights - mean * mean;
-        set<T>(slope, i, c, edges == 0 ? 0 : made);
-      }
-    }
+    set_rows<T>(slope, rows, [&](std::int64_t i, std::int64_t c) {
+      const double pooled = at<T>(y, i, c);
+      const double from = powers ? std::log(base_of(pooled)) : pooled;
+      double weights = 0;
+      double first = 0;  // moments of x, or of log b, about that of y
+      double second = 0;
+      for_edges_of(op, i, [&](std::int64_t j, std::int64_t) {
+        const double value = at<T>(x, j, c);
+        const double d = (powers ? std::log(base_of(value)) : value) - from;
+        const double weight = std::exp(by * d);
+        weights += weight;
+        first += weight * d;
+        second += weight * d * d;
+      });
+      const auto edges = static_cast<double>(op.row_ptr[i + 1] - op.row_ptr[i]);
+      const double mean = first / weights;
+      // y is rounded: log y is what it stands for, and this.
+      const double made = powers ? pooled / by * (mean - std::log(weights / edges) / by)
+                                 : second / weights - mean * mean;
+      return edges == 0 ? 0 : made;
+    });
   });
 }
 

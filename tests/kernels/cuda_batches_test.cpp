@@ -5,11 +5,11 @@
 
 #include "kernels/cuda/column_reduction.cuh"
 #include "kernels/cuda/gemm.hpp"
-#include "kernels/cuda/operations.hpp"
 #include "kernels/cuda/prepared_spmm.hpp"
 #include "kernels/cuda/queue.hpp"
 #include "kernels/cuda/spmm.hpp"
 #include "tests/kernels/attention_graph.hpp"
+#include "tests/kernels/cuda_small_queue.hpp"
 #include "tests/kernels/harness.hpp"
 
 namespace atl::cuda {
@@ -70,10 +70,12 @@ std::vector<std::vector<double>> run_attention(Harness& h, const std::vector<std
   op.cols = op.rows;
   op.row_ptr = h.input_span(row_ptr);
   op.col_idx = h.input_span(col_idx);
-  const SourceEdges edges = upload(h, by_source);
+  SourceEdges edges = upload(h, by_source);
   const std::vector<RowRange> ranges{{0, op.rows}};
   const PreparedSpmm rows(h.backend(), h.queue(), row_ptr, ranges);
   const PreparedSpmm sources(h.backend(), h.queue(), by_source.row_ptr, ranges);
+  op.prepared = &rows;
+  edges.prepared = &sources;
   const auto input = [&](std::uint64_t seed) {
     return h.input(op.rows, kWide, random_floats(op.rows * kWide, seed));
   };
@@ -89,19 +91,16 @@ std::vector<std::vector<double>> run_attention(Harness& h, const std::vector<std
   const MatrixView coefficients = h.output<float>(nnz, 2 * kHeads);
   const MatrixView dz = h.output(op.rows, kWide);
   const MatrixView dvector = h.matrix<float>(1, kWide, Use::kInOut, random_floats(kWide, 5));
-  const Launch whole = static_cast<CudaQueue&>(h.queue()).launch();
-  const auto with_room = [&](std::int64_t before) {
-    Launch where = whole;
-    const std::int64_t bytes = std::min(before + pieces * kResultBytes, kWorkspaceBytes);
-    where.workspace = where.workspace.first(static_cast<std::size_t>(bytes));
-    return where;
+  const auto run = [&](std::int64_t before, const auto& operation) {
+    SmallQueue small(std::min(before + pieces * kResultBytes, kWorkspaceBytes));
+    small.run(h.backend(), operation);
   };
-  attend(with_room(0), rows.find(ranges[0])->work(), op, z, t, spec, y, {});
+  run(0, kernels::Attend{op, ranges[0], z, t, spec, y, {}});
   // Behind partial sums of dvector.
-  attend_backward_targets(with_room(kPartialsBytes), rows.find(ranges[0])->work(), op, z, t, dy,
-                          spec, dt, coefficients, dvector, {});
-  attend_backward_sources(with_room(0), sources.find(ranges[0])->work(), op, edges, z, t, dy,
-                          coefficients, spec, dz, {});
+  run(kPartialsBytes,
+      kernels::AttendBackwardTargets{op, ranges[0], z, t, dy, spec, dt, coefficients, dvector});
+  run(0,
+      kernels::AttendBackwardSources{op, edges, ranges[0], z, t, dy, coefficients, spec, dz, {}});
   return {h.download(y), h.download(dt), h.download(coefficients), h.download(dz),
           h.download(dvector)};
 }

@@ -4,8 +4,7 @@
 
 #include "kernels/cuda/column_reduction.cuh"
 #include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/operations.hpp"
-#include "kernels/cuda/queue.hpp"
+#include "tests/kernels/cuda_small_queue.hpp"
 #include "tests/kernels/harness.hpp"
 
 namespace atl::cuda {
@@ -25,9 +24,8 @@ std::vector<std::vector<double>> run(std::size_t rows) {
       h.matrix(kPassRows, kPassCols, Use::kInOut, random_floats(kPassRows * kPassCols, 3));
   const MatrixView dgamma = h.matrix(1, kPassCols, Use::kInOut, std::vector<float>(kPassCols, 0));
   const MatrixView dbeta = h.matrix(1, kPassCols, Use::kInOut, std::vector<float>(kPassCols, 0));
-  Launch where = static_cast<CudaQueue&>(h.queue()).launch();
-  where.workspace = where.workspace.first(kPartialsBytes + rows * kBytesPerRow);
-  layer_norm_backward(where, dx, x, gamma, 1e-5, dx, dgamma, dbeta);
+  SmallQueue small(kPartialsBytes + static_cast<std::int64_t>(rows * kBytesPerRow));
+  small.run(h.backend(), kernels::LayerNormBackward{dx, x, gamma, 1e-5, dx, dgamma, dbeta});
   return {h.download(dx), h.download(dgamma), h.download(dbeta)};
 }
 

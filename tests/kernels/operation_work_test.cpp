@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/ceilings.hpp"
+#include "kernels/operations/list.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
@@ -84,6 +85,53 @@ TEST(OperationWork, OfAttentionAlongTheSameEdges) {
   // Where only lengths are known, as many edges as somebody says.
   op.counted_edges = 4;
   EXPECT_EQ(edge_pass_work({op, {0, 2}, shape(4, 8), 3, false}, 16, {}).flops, 3 * 2 * 4 * 8);
+}
+
+// Two of four sources, with three edges: their rows are read once, and as many are written.
+TEST(OperationWork, OfGradientsOfSources) {
+  const std::array<std::int64_t, 4> row_ptr = {0, 3, 5, 6};
+  const std::array<std::int64_t, 5> by_source = {0, 2, 4, 5, 6};
+  const std::array<std::int32_t, 6> targets = {0, 1, 0, 1, 0, 2};
+  SparseOperator op;
+  op.rows = 3;
+  op.cols = 4;
+  op.row_ptr = row_ptr;
+  SourceEdges edges;
+  edges.row_ptr = by_source;
+  edges.targets = targets;
+  const RowRange sources{1, 3};
+  const ConstMatrixView of_sources = shape(4, 8);
+  const ConstMatrixView of_rows = shape(3, 8);
+  const MatrixView written{nullptr, 2, 8, 8, DType::kF32};
+  const double rows = 2 * (8 + 2 * 32);
+  const kernels::PoolBackwardSources pool{op,      edges,   sources, of_sources,
+                                          of_rows, of_rows, {},      written};
+  EXPECT_EQ(pool.work(true).no_reuse_bytes, 3 * (4 + 32 + 32) + rows);
+  EdgeTerms terms;
+  terms.weight = shape(5, 8);
+  const kernels::AggregateEdgesBackwardSources aggregate{op,    edges,   sources, of_sources,
+                                                         terms, of_rows, written};
+  EXPECT_EQ(aggregate.work(true).no_reuse_bytes, 3 * (4 + 32 + 8 + 5 * 4) + rows);
+  AttentionSpec attention;
+  attention.score = AttentionScore::kGatv2;
+  attention.heads = 2;
+  const kernels::AttendBackwardSources attend{op,      edges,       sources,   of_sources, of_rows,
+                                              of_rows, shape(6, 4), attention, written,    {}};
+  EXPECT_EQ(attend.work(true).no_reuse_bytes, 3 * (4 + 32 + 8 + 2 * 2 * 4 + 32) + rows);
+}
+
+// Operations are counted on views without data, whose parts have none either.
+TEST(OperationWork, PartsOfViewsWithoutData) {
+  const ConstMatrixView rows = shape(4, 8).rows_in({1, 3});
+  EXPECT_EQ(rows.data, nullptr);
+  EXPECT_EQ(rows.rows, 2);
+  const ConstMatrixView columns = shape(4, 8).columns_in(2, 3);
+  EXPECT_EQ(columns.data, nullptr);
+  EXPECT_EQ(columns.cols, 3);
+  EXPECT_EQ(columns.stride, 8);
+  std::array<float, 32> data{};
+  const MatrixView filled{data.data(), 4, 8, 8, DType::kF32};
+  EXPECT_EQ(filled.rows_in({1, 3}).columns_in(2, 3).data, &data[10]);
 }
 
 TEST(Ceilings, AreMeasuredRates) {

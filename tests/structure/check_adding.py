@@ -47,7 +47,7 @@ def check_page(root):
         except UnicodeDecodeError:
             continue
     found = list(promises(texts[PAGE]))
-    problems = [] if len(found) == 3 else [f"{len(found)} examples have a list of files; expected are 3"]
+    problems = [] if len(found) == 4 else [f"{len(found)} examples have a list of files; expected are 4"]
     for most, names, files in found:
         problems += check_example(texts, most, names, files)
     return [f"{PAGE}: {problem}" for problem in problems]

@@ -205,10 +205,7 @@ void lower_edge_scores_gradient(const Views& views, Requests& requests) {
   const MatrixView gradient = views.gradient(views.op().parameter);
   for_edges(views, views.whole(views.input(0)), [&](ConstMatrixView x, MatrixView coefficients) {
     // The gradients of scores lie behind the coefficients themselves.
-    const ConstMatrixView slopes{static_cast<const std::byte*>(coefficients.data) +
-                                     gradient.cols * bytes_of(coefficients.dtype),
-                                 coefficients.rows, gradient.cols, coefficients.stride,
-                                 coefficients.dtype};
+    const ConstMatrixView slopes = coefficients.columns_in(gradient.cols, gradient.cols);
     requests.take(kernels::Gemm{Transpose::kYes, x, Transpose::kNo, slopes, 1, gradient});
   });
 }

@@ -11,10 +11,7 @@ namespace {
 template <typename View>
 View of_head(View x, std::int64_t head, std::int64_t heads) {
   const std::int64_t columns = x.cols / heads;
-  auto* const start = static_cast<std::byte*>(const_cast<void*>(x.data));
-  x.data = start + head * columns * bytes_of(x.dtype);
-  x.cols = columns;
-  return x;
+  return x.columns_in(head * columns, columns);
 }
 
 void lower_head_linear(const Views& views, Requests& requests) {
