@@ -37,8 +37,8 @@ class ShapeReader {
   ShapeReader(const Json& json, const std::string& place)
       : root_(json, place,
               {"format", "name", "nodes", "edges", "features", "classes", "relations",
-               "edge_features", "node_types", "partition", "parts", "forward_rows",
-               "backward_rows"}) {}
+               "edge_features", "node_types", "partition", "parts", "forward_rows", "backward_rows",
+               "forward_messages", "forward_sums", "backward_messages", "backward_sums"}) {}
 
   GraphShape read() {
     root_.require_format(kShapeFormat);
@@ -67,6 +67,12 @@ class ShapeReader {
     check_parts();
     check_rows("forward_rows", quality().forward_rows);
     check_rows("backward_rows", quality().backward_rows);
+    read_cover("forward", quality().forward_rows, quality().forward_cover);
+    if (root_.has("backward_messages") || root_.has("backward_rows")) {
+      read_cover("backward", quality().backward_rows, quality().backward_cover);
+    } else {
+      quality().backward_cover = quality().forward_cover;
+    }
     return std::move(shape_);
   }
 
@@ -89,6 +95,26 @@ class ShapeReader {
     quality().forward_rows = read_matrix("forward_rows");
     quality().backward_rows =
         root_.has("backward_rows") ? read_matrix("backward_rows") : quality().forward_rows;
+  }
+
+  // Absent: not counted.
+  void read_cover(const std::string& direction, const std::vector<std::int64_t>& rows,
+                  CoverCounts& cover) {
+    const std::string messages = direction + "_messages";
+    const std::string sums = direction + "_sums";
+    if (!root_.has(messages.c_str())) return;
+    cover = {read_matrix(messages.c_str()), read_matrix(sums.c_str())};
+    const std::size_t parts = quality().parts.size();
+    for (std::size_t pair = 0; pair < rows.size(); ++pair) {
+      const auto check = [&](const std::string& field, std::int64_t found, std::int64_t most,
+                             const std::string& what) {
+        if (found <= most) return;
+        fail_input("{}: '{}[{}][{}]' is {}; allowed are 0 to {}, {}", root_.place, field,
+                   pair / parts, pair % parts, found, most, what);
+      };
+      check(messages, cover.messages[pair], rows[pair], "the rows between these parts");
+      check(sums, cover.sums[pair], cover.messages[pair], "the messages between these parts");
+    }
   }
 
   std::vector<std::int64_t> read_matrix(const char* field) {
@@ -116,7 +142,8 @@ class ShapeReader {
 
   // Equal parts, as a person describes them.
   void make_parts(const Json& json) {
-    for (const char* field : {"forward_rows", "backward_rows", "partition"}) {
+    for (const char* field : {"forward_rows", "backward_rows", "forward_messages", "forward_sums",
+                              "backward_messages", "backward_sums", "partition"}) {
       if (!root_.has(field)) continue;
       fail_input("{}: '{}' stands beside equal parts; allowed is it beside a list of parts",
                  root_.place, field);
@@ -245,6 +272,12 @@ Json to_json(const GraphShape& shape) {
   if (shape.node_types > 0) json["node_types"] = shape.node_types;
   if (shape.quality.backward_rows != shape.quality.forward_rows) {
     json["backward_rows"] = quality.at("backward_rows");
+  }
+  const bool same_cover = shape.quality.backward_cover == shape.quality.forward_cover;
+  for (const char* field :
+       {"forward_messages", "forward_sums", "backward_messages", "backward_sums"}) {
+    const bool backward = std::string_view(field).starts_with("backward");
+    if (quality.contains(field) && !(backward && same_cover)) json[field] = quality.at(field);
   }
   return json;
 }

@@ -21,7 +21,8 @@ Json two_parts_json() {
       {"nodes": 10, "central": 4, "edges": 50, "marginal_edges": 20, "training_nodes": 6},
       {"nodes": 7, "central": 1, "edges": 30, "marginal_edges": 25, "training_nodes": 0}],
     "forward_rows": [[0, 3], [5, 0]],
-    "backward_rows": [[0, 4], [2, 0]]})");
+    "backward_rows": [[0, 4], [2, 0]],
+    "forward_messages": [[0, 2], [4, 0]], "forward_sums": [[0, 1], [4, 0]]})");
 }
 
 // 10 nodes and 101 edges in 4 equal parts on 2 hosts.
@@ -58,9 +59,14 @@ TEST(GraphShape, HoldsWhatTheFileSays) {
   EXPECT_EQ(quality.parts[0].halo_backward, 4);
   EXPECT_THAT(quality.forward_rows, ElementsAre(0, 3, 5, 0));
   EXPECT_THAT(quality.backward_rows, ElementsAre(0, 4, 2, 0));
+  EXPECT_THAT(quality.forward_cover.messages, ElementsAre(0, 2, 4, 0));
+  EXPECT_THAT(quality.forward_cover.sums, ElementsAre(0, 1, 4, 0));
+  EXPECT_TRUE(quality.backward_cover.messages.empty());
   Json undirected = two_parts_json();
   undirected.erase("backward_rows");
-  EXPECT_THAT(parse_shape(undirected, "shape.json").quality.backward_rows, ElementsAre(0, 3, 5, 0));
+  const PartitionQuality both = parse_shape(undirected, "shape.json").quality;
+  EXPECT_THAT(both.backward_rows, ElementsAre(0, 3, 5, 0));
+  EXPECT_EQ(both.backward_cover, both.forward_cover);
 }
 
 TEST(GraphShape, EqualPartsAreEqualUpToRounding) {
@@ -99,6 +105,7 @@ TEST(GraphShape, ReadsBackAsWritten) {
   }
   shape.quality.shares.assign(5, 0.2);
   shape.quality.backward_rows[1] = 5;
+  shape.quality.forward_cover = {shape.quality.forward_rows, shape.quality.forward_rows};
   shape.partition.weights = {1, 2, 3, 4, 5};
   shape.partition.method = "random";
   const TempDir dir;
@@ -110,6 +117,8 @@ TEST(GraphShape, ReadsBackAsWritten) {
   EXPECT_EQ(back.node_types, 4);
   EXPECT_EQ(back.quality.forward_rows, shape.quality.forward_rows);
   EXPECT_EQ(back.quality.backward_rows, shape.quality.backward_rows);
+  EXPECT_EQ(back.quality.forward_cover, shape.quality.forward_cover);
+  EXPECT_EQ(back.quality.backward_cover, shape.quality.backward_cover);
   EXPECT_EQ(to_json(back.partition), to_json(shape.partition));
   // Every choice costs the same, with what was measured and with what was read.
   const Topology topology = small_topology(5, 1, 1e6);
@@ -179,6 +188,10 @@ INSTANTIATE_TEST_SUITE_P(
                  "part 0 receives 8 halo rows from part 1; allowed are 0 to 7, the nodes"},
         BadShape{"Backward", false, "/backward_rows/1/0", "11",
                  "backward_rows: part 1 receives 11"},
+        BadShape{"Messages", false, "/forward_messages/0/1", "4",
+                 "'forward_messages[0][1]' is 4; allowed are 0 to 3, the rows"},
+        BadShape{"Sums", false, "/forward_sums/1/0", "5",
+                 "'forward_sums[1][0]' is 5; allowed are 0 to 4, the messages"},
         BadShape{"FewEdges", false, "/parts/1/marginal_edges", "4",
                  "part 1 receives 5 halo rows over 4 marginal edges"},
         BadShape{"Partition", false, "/partition", R"({"method": "luck"})", "shape.json"},
