@@ -25,20 +25,20 @@ struct RankCounts {
   MessageRows sent_rest;  // forward, but for rows that other ranks compute themselves
   MessageRows returned;   // to those who sent them forward
 
-  // What the rank sends for a halo operation.
+  // Rows that the rank sends for a halo operation.
   const MessageRows& sent_for(const Operation& op) const {
     return op.returns_rows()                               ? returned
            : op.messages.direction == Direction::kBackward ? sent_backward
            : op.decided.fetches_rest                       ? sent_rest
                                                            : sent_forward;
   }
-  // Rows that it receives.
+  // Rows that it receives for it.
   std::int64_t received_for(const Operation& op) const {
     return shape.rows.received_for(op) - (op.decided.fetches_rest ? shape.rows.computed : 0);
   }
 };
 
-// Of part `rank`. recomputation: null: none.
+// Those of part `rank`. recomputation: null: none.
 RankCounts rank_counts(const PartitionQuality& partition, int rank,
                        const Recomputation* recomputation = nullptr);
 
