@@ -27,8 +27,13 @@ class TaskWriter {
  private:
   const Device& device(int rank) const { return setting_.topology.device(rank); }
 
-  static const char* direction_of(const PhasePlace& place) {
-    return place.layer < 0 ? "" : place.backward ? "backward" : "forward";
+  static SimTask task_at(const PhasePlace& place, TaskKind kind, const char* name) {
+    return {.kind = kind,
+            .name = name,
+            .direction = place.layer < 0  ? ""
+                         : place.backward ? "backward"
+                                          : "forward",
+            .layer = place.layer};
   }
 
   // A span of a rank's main thread. `after`: what it waits for beside the span before it.
@@ -42,26 +47,19 @@ class TaskWriter {
     }
     ATOLL_ASSERT(barrier < 0 || after.empty());
     if (barrier >= 0) after = std::span(&barrier, 1);
-    last_[r] = graph_.add({.kind = TaskKind::kCompute,
-                           .name = to_string(place.phase),
-                           .direction = direction_of(place),
-                           .layer = place.layer,
-                           .rank = rank,
-                           .seconds = seconds},
-                          after);
-    return last_[r];
+    SimTask task = task_at(place, TaskKind::kCompute, to_string(place.phase));
+    task.rank = rank;
+    task.seconds = seconds;
+    return last_[r] = graph_.add(task, after);
   }
 
   // Later work of `rank` is not added to the task it is in.
   void cut(int rank) { last_[static_cast<std::size_t>(rank)] = -1; }
 
   void all_reduce(const PieceCost& piece) {
-    const TaskId delay = graph_.add({.kind = TaskKind::kDelay,
-                                     .name = to_string(piece.sum_place.phase),
-                                     .direction = direction_of(piece.sum_place),
-                                     .layer = piece.sum_place.layer,
-                                     .seconds = piece.sum_s},
-                                    last_);
+    SimTask task = task_at(piece.sum_place, TaskKind::kDelay, to_string(piece.sum_place.phase));
+    task.seconds = piece.sum_s;
+    const TaskId delay = graph_.add(task, last_);
     std::ranges::fill(last_, -1);
     std::ranges::fill(barrier_, delay);
   }
@@ -89,11 +87,8 @@ class TaskWriter {
     place.phase = Phase::kPack;
     const TaskId packed = compute(from, place, seconds.pack_s);
     cut(from);
-    const SimTask packet = {.kind = TaskKind::kTransfer,
-                            .name = "packet",
-                            .direction = direction_of(place),
-                            .layer = place.layer,
-                            .rank = from};
+    SimTask packet = task_at(place, TaskKind::kTransfer, "packet");
+    packet.rank = from;
     int before = -1;  // the receiver of the last packet
     for (int to = 0; to < ranks_; ++to) {
       const std::int64_t rows = messages.rows(setting_.partition, from, to);

@@ -19,7 +19,8 @@ struct TrainingPrograms {
   bool covers;  // see covers_messages()
   Schedule training_schedule;
   Schedule evaluation_schedule;
-  // Of training_schedule.blocks: the phase of each, kRest without a span, and those of each scope.
+  // The phase of each block of training_schedule, kRest without a span, and the blocks of each
+  // scope.
   std::vector<Phase> phases;
   std::vector<std::vector<int>> blocks_of_scope;
 };

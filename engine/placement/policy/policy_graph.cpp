@@ -3,12 +3,71 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
-#include "engine/placement/policy/policy_features.hpp"
 
 namespace atl {
+
+// Columns of nodes, in blocks by kind.
+enum PolicyNodeColumn : std::uint8_t {
+  kIsGroup,
+  kIsDevice,
+  kIsCandidate,
+  kGroup,
+  kDevice = kGroup + 15,
+  kCandidate = kDevice + 10,
+  kNodeColumns = kCandidate + 9,
+};
+// Columns of edges: the kind, then what each kind says.
+enum PolicyEdgeKind : std::uint8_t {
+  kNextLayer,
+  kPreviousLayer,
+  kMessage,
+  kLink,
+  kPlacedOn,
+  kHolds,
+  kOffers,
+  kBears,
+  kEdgeKinds,
+};
+enum PolicyEdgeColumn : std::uint8_t {
+  kMessageSeconds = kEdgeKinds,
+  kLinkValues,
+  kPlacedShare = kLinkValues + 3,
+  kOfferedChange,
+  kBorneChange = kOfferedChange + 3,
+  kEdgeColumns = kBorneChange + 3,
+};
+
+// Edges in any order, then sorted by destination.
+class PolicyEdgeList {
+ public:
+  // The features of the new edge, 0 but for its kind; valid until the next call.
+  std::vector<float>& add(PolicyEdgeKind kind, int source, int destination) {
+    std::vector<float> features(kEdgeColumns, 0.0F);
+    features[kind] = 1;
+    edges_.push_back({{destination, source}, std::move(features)});
+    return edges_.back().second;
+  }
+  // Fills edge_begin, edge_source and edge_features; graph.nodes is set.
+  void write(PolicyGraph& graph) {
+    std::ranges::stable_sort(edges_, {}, &Edge::first);
+    graph.edge_begin.assign(static_cast<std::size_t>(graph.nodes) + 1, 0);
+    for (const Edge& edge : edges_) {
+      ++graph.edge_begin[static_cast<std::size_t>(edge.first.first) + 1];
+      graph.edge_source.push_back(LocalId{edge.first.second});
+      graph.edge_features.insert(graph.edge_features.end(), edge.second.begin(), edge.second.end());
+    }
+    std::partial_sum(graph.edge_begin.begin(), graph.edge_begin.end(), graph.edge_begin.begin());
+  }
+
+ private:
+  // (destination, source), features
+  using Edge = std::pair<std::pair<int, int>, std::vector<float>>;
+  std::vector<Edge> edges_;
+};
 
 namespace {
 
@@ -21,7 +80,7 @@ float change(double x) { return static_cast<float>(std::asinh(50 * x) / 2); }
 template <std::size_t kValues>
 std::vector<float> node_of(PolicyNodeColumn kind, PolicyNodeColumn first,
                            const std::array<float, kValues>& values) {
-  std::vector<float> features(policy_node_features().size(), 0.0F);
+  std::vector<float> features(kNodeColumns, 0.0F);
   features[kind] = 1;
   std::ranges::copy(values, features.begin() + first);
   return features;
@@ -51,6 +110,35 @@ double missing_share(const Topology& topology, std::span<const double> memory) {
 }
 
 }  // namespace
+
+const std::vector<std::string>& policy_node_features() {
+  static const std::vector<std::string> names = {
+      "is group", "is device", "is candidate",
+      //
+      "group compute", "group collective", "group sent inside", "group sent outside",
+      "group received inside", "group received outside", "group arrival", "group window",
+      "group exposed", "group busy", "group waits", "group decided", "group current",
+      "group position", "group outside of layers",
+      //
+      "device spmm speed", "device gemm speed", "device elementwise speed", "device quantize speed",
+      "device memory used", "device utilisation", "device computing", "device card", "device count",
+      "device progress",
+      //
+      "candidate lower bound", "candidate slowest rank", "candidate slowest steps",
+      "candidate computing", "candidate cards", "candidate missing memory", "candidate is start",
+      "candidate is inherited", "candidate count"};
+  return names;
+}
+
+const std::vector<std::string>& policy_edge_features() {
+  static const std::vector<std::string> names = {
+      "next layer", "previous layer", "message", "link", "placed on", "holds", "offers", "bears",
+      //
+      "message seconds", "link seconds", "link bandwidth", "link inside a host", "placed share",
+      "offered compute", "offered waits", "offered arrival", "borne computing", "borne card",
+      "borne memory"};
+  return names;
+}
 
 struct PolicyGraphMaker::Draft {
   PolicyGraph graph;
