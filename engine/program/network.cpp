@@ -83,15 +83,7 @@ Network::Pass Network::prepare(Program program) const {
 }
 
 std::int64_t Network::value_bytes(const Program& training) const {
-  const Layout layout = atl::allocate(training, atl::schedule(training, options_.marginal_groups),
-                                      state_.shape.rows, options_.sharing);
-  return std::max(layout.elements, evaluation_.layout.elements) * bytes_of(options_.dtype);
-}
-
-std::int64_t Network::host_bytes(const Program& training) const {
-  return atl::allocate(training, atl::schedule(training, options_.marginal_groups),
-                       state_.shape.rows, options_.sharing)
-             .host_elements *
+  return std::max(prepare(training).layout.elements, evaluation_.layout.elements) *
          bytes_of(options_.dtype);
 }
 
@@ -327,14 +319,12 @@ void Network::run_forward(HaloExchange& exchange, const Round& round) {
 }
 
 void Network::run_pairs(const PairViews& pairs, const Round& round, Loss* loss) {
-  const bool trains = loss != nullptr;
-  const Pass& pass = trains ? training_ : evaluation_;
+  const Pass& pass = loss != nullptr ? training_ : evaluation_;
+  const char* const inside = loss != nullptr ? rules::kLoss.name : "";
   state_.pairs = pairs;
   state_.shape.rows.pairs = kernels::length(pairs.first);
   ran_ = &pass;
-  run_blocks(
-      {.pass = pass, .round = round, .loss = loss, .inside = trains ? rules::kLoss.name : ""},
-      pass.schedule.blocks);
+  run_blocks({.pass = pass, .round = round, .loss = loss, .inside = inside}, pass.schedule.blocks);
 }
 
 std::span<const Block> Network::step_blocks() const {
@@ -404,9 +394,5 @@ void Network::poison_dead(const Pass& pass, const Block& block) {
 ConstMatrixView Network::inner_rows_of(Value value) const {
   return views_of(*ran_, Round{}).inner(value);
 }
-
-ConstMatrixView Network::logits() const { return inner_rows_of(ran_->program.logits); }
-
-ConstMatrixView Network::embeddings() const { return inner_rows_of(ran_->program.embeddings); }
 
 }  // namespace atl

@@ -66,7 +66,9 @@ class Network {
   std::int64_t value_bytes() const { return block_->bytes(); }
   // Bytes of host memory that the program of training, or another one, keeps values in
   // (offload.hpp).
-  std::int64_t host_bytes(const Program& training) const;
+  std::int64_t host_bytes(const Program& training) const {
+    return prepare(training).layout.host_elements * bytes_of(options_.dtype);
+  }
   std::int64_t host_bytes() const {
     return training_.layout.host_elements * bytes_of(options_.dtype);
   }
@@ -84,9 +86,9 @@ class Network {
   void run_forward(HaloExchange& exchange, const Round& round);
   // Logits [inner, outputs] of the last run_forward(), or scores of pairs, until anything else
   // runs.
-  ConstMatrixView logits() const;
+  ConstMatrixView logits() const { return inner_rows_of(ran_->program.logits); }
   // The program's embeddings of the last run_forward() of an evaluation; [inner, columns].
-  ConstMatrixView embeddings() const;
+  ConstMatrixView embeddings() const { return inner_rows_of(ran_->program.embeddings); }
   const RankShape& shape() const { return state_.shape; }
   // True if a forward pass of training computes what one of an evaluation does.
   bool trains_as_it_evaluates() const { return shares_forward_; }
