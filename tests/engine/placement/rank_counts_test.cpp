@@ -6,8 +6,8 @@
 namespace atl {
 namespace {
 
-// Three parts; [to * 3 + from].
-PartitionQuality three_parts() {
+// Three parts; matrices are [to * 3 + from].
+PartitionQuality counted_parts() {
   PartitionQuality quality;
   for (const std::int64_t nodes : {100, 200, 300}) {
     quality.parts.push_back({.nodes = nodes, .central = nodes / 2, .edges = 10 * nodes});
@@ -20,7 +20,7 @@ PartitionQuality three_parts() {
 }
 
 TEST(RankCounts, RowsTravel) {
-  const RankCounts counts = rank_counts(three_parts(), 0, /*covers=*/false);
+  const RankCounts counts = rank_counts(counted_parts(), 0, /*covers=*/false);
   EXPECT_EQ(counts.sent_forward.rows, 30 + 50);
   EXPECT_EQ(counts.sent_forward.packets, 2);
   EXPECT_EQ(counts.sent_backward.rows, 31 + 51);
@@ -30,7 +30,7 @@ TEST(RankCounts, RowsTravel) {
 }
 
 TEST(RankCounts, SumsLieBehindHaloRows) {
-  const RankCounts counts = rank_counts(three_parts(), 0, /*covers=*/true);
+  const RankCounts counts = rank_counts(counted_parts(), 0, /*covers=*/true);
   EXPECT_EQ(counts.sent_forward.rows, 18 + 33);
   EXPECT_EQ(counts.sent_backward.rows, 19 + 34);
   EXPECT_EQ(counts.shape.rows.sums(Direction::kForward), 8 + 10);
@@ -42,18 +42,18 @@ TEST(RankCounts, SumsLieBehindHaloRows) {
 TEST(RankCounts, PairsWithComputedRowsKeepRows) {
   Recomputation recomputation(3);
   recomputation.set(1, 0);
-  const RankCounts owner = rank_counts(three_parts(), 0, /*covers=*/true, &recomputation);
+  const RankCounts owner = rank_counts(counted_parts(), 0, /*covers=*/true, &recomputation);
   EXPECT_EQ(owner.sent_forward.rows, 30 + 33);
   EXPECT_EQ(owner.sent_rest.rows, 33);
   EXPECT_EQ(owner.shape.rows.computed, 0);
   EXPECT_EQ(owner.shape.rows.forward_halo, 10 + 12 + 10);
-  const RankCounts reader = rank_counts(three_parts(), 1, /*covers=*/true, &recomputation);
+  const RankCounts reader = rank_counts(counted_parts(), 1, /*covers=*/true, &recomputation);
   EXPECT_EQ(reader.shape.rows.computed, 30);
   EXPECT_EQ(reader.shape.rows.forward_halo, 30 + 40 + 13);
 }
 
 TEST(RankCounts, RowsWhereNothingElseWasCounted) {
-  PartitionQuality quality = three_parts();
+  PartitionQuality quality = counted_parts();
   quality.forward_cover = {};
   EXPECT_EQ(rank_counts(quality, 0, /*covers=*/true).sent_forward.rows, 30 + 50);
 }

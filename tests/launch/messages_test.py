@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Which messages travel (docs/exchange.md): the commands of the page, and what rows and partial
+sums have in common."""
+
+import json
+import os
+import re
+import shlex
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import OneFolderTest, run
+
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/exchange.md")
+TRAIN = ["--norm", "batch", "--layers", "3", "--hidden", "16", "--backend", "cpu", "--eval-every", "0"]
+
+
+class MessagesTest(OneFolderTest):
+    @classmethod
+    def setUpClass(cls):
+        home = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(home.cleanup)
+        cls.folder = home.name
+        os.mkdir(os.path.join(cls.folder, "data"))
+        cls.succeed("generate", "rmat", "--nodes", "2000", "--features", "8", "--classes", "4",
+                    "--out", "data/arxiv")
+
+    def train(self, name, *options, ranks=3):
+        """The epochs of a run on ranks of one process."""
+        self.succeed("train", "data/arxiv", *TRAIN, *options, "--ranks", str(ranks), "--transport",
+                     "local", "--run-dir", name)
+        with open(os.path.join(self.folder, name, "metrics.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def test_the_commands_of_the_page(self):
+        with open(PAGE, encoding="utf-8") as file:
+            lines = [line.split("  #")[0] for line in file if line.startswith("    mpirun")]
+        self.assertEqual(len(lines), 2)
+        for number, line in enumerate(lines):
+            words = shlex.split(line)
+            self.assertEqual(words[:4], ["mpirun", "-n", "4", "build/atoll"])
+            result = run([*words[4:], "--hidden", "8", "--epochs", "2", "--run-dir", f"page-{number}"],
+                         self.folder, ranks=4)
+            self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_sums_and_rows_train_alike_and_sums_take_fewer_bytes(self):
+        for options in ([], ["--model", "sage"], ["--bits", "8"]):
+            epochs = {form: self.train(f"{form}-{'-'.join(options)}", *options, "--messages", form,
+                                       "--epochs", "10") for form in ("rows", "cover", "auto")}
+            self.assertEqual([e["loss"] for e in epochs["cover"]], [e["loss"] for e in epochs["auto"]])
+            for cover, rows in zip(epochs["cover"], epochs["rows"]):
+                self.assertAlmostEqual(cover["loss"], rows["loss"],
+                                       delta=(1e-2 if options == ["--bits", "8"] else 1e-5) * rows["loss"])
+            self.assertLess(epochs["cover"][-1]["bytes_sent"], .9 * epochs["rows"][-1]["bytes_sent"])
+
+    def test_the_partition_tells_how_many_there_are(self):
+        text = self.succeed("partition", "data/arxiv", "--parts", "3", "--seed", "2")
+        found = re.search(r"messages forward: (\d+) rows, or (\d+) \(([\d.]+) %\) where (\d+) are "
+                          r"partial sums", text)
+        rows, messages, percent, sums = (float(word) for word in found.groups())
+        self.assertTrue(0 < sums < messages < rows)
+        self.assertAlmostEqual(percent, 100 * messages / rows, places=1)
+
+    def test_what_can_not_be_added_up_travels_as_rows(self):
+        result = run(["train", "data/arxiv", "--model", "gat", "--messages", "cover", *TRAIN],
+                     self.folder, ranks=2)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("--messages cover: this model reads rows of neighbours one by one", result.stderr)
+        self.train("gat", "--model", "gat", "--epochs", "1")
+        result = run(["train", "data/arxiv", "--messages", "all"], self.folder)
+        self.assertEqual(result.returncode, 2)
+        for word in ("--messages", "all", "auto", "rows", "cover"):
+            self.assertIn(word, result.stderr)
+
+    def test_resumes_to_the_bit_and_with_the_same_messages_alone(self):
+        options = ["--bits", "4", "--checkpoint-every", "2"]
+        whole = self.train("whole", *options, "--epochs", "6")
+        self.train("first", *options, "--epochs", "4")
+        again = ["train", "data/arxiv", *TRAIN, *options, "--epochs", "6", "--ranks", "3",
+                 "--transport", "local", "--run-dir", "first", "--resume"]
+        result = run([*again, "--messages", "rows"], self.folder)
+        self.assertEqual(result.returncode, 2, result.stdout)
+        self.assertIn("messages", result.stderr)
+        self.succeed(*again)
+        with open(os.path.join(self.folder, "first", "metrics.jsonl"), encoding="utf-8") as file:
+            self.assertEqual([json.loads(line)["loss"] for line in file], [e["loss"] for e in whole])
+
+
+if __name__ == "__main__":
+    unittest.main()
