@@ -50,8 +50,8 @@ struct LocalMatrixView {
   std::span<const float> edge_features = {};  // [entries, edge_feature_columns]
   std::int64_t edge_feature_columns = 0;
   // Messages that are no rows but partial sums for nodes of other parts (message_cover.hpp): row k
-  // is what the k-th adds up of inner rows. halo.send_rows names it by the row that it has behind
-  // the halo rows. None: all messages are rows.
+  // is what the k-th adds up of marginal nodes, the first of which has column 0. halo.send_rows
+  // names it by the row that it has behind the halo rows. None: all messages are rows.
   CsrView sums = {};
   std::span<const GlobalId> sum_ids = {};  // the node that each is for
 

@@ -198,7 +198,8 @@ class DirectionCover {
         const std::int64_t row = to_index(sources[s]);
         const Stretch entries = entries_in(out_.csr, row, out_.split[row], targets);
         for (std::int64_t e = entries.begin; e < entries.end; ++e) {
-          visit(sum_of[out_.csr.col_idx[e] - targets.begin], static_cast<std::int32_t>(row), e);
+          visit(sum_of[out_.csr.col_idx[e] - targets.begin],
+                static_cast<std::int32_t>(row - graph_.central), e);
         }
       }
     };

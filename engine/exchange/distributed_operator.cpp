@@ -79,8 +79,7 @@ std::vector<float> row_factors(const LocalGraphView& graph, Normalisation normal
 void make_sums(Backend& backend, Queue& queue, const DistributedOperator& op, MatrixView x) {
   if (op.sums.rows == 0) return;
   const MatrixView sums = x.rows_in({op.with_halo() - op.sums.rows, op.with_halo()});
-  backend.run(queue,
-              kernels::Spmm{op.sums, {0, op.sums.rows}, x.rows_in({0, op.inner()}), 0, sums});
+  backend.run(queue, kernels::Spmm{op.sums, {0, op.sums.rows}, x.rows_in(op.marginal), 0, sums});
 }
 
 GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,
@@ -108,7 +107,9 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   forward_.row_scale = host_row_factor_;
   const auto scale_messages = [&](DistributedOperator& op) {
     op.message_scale = op.matrix.col_scale.first(static_cast<std::size_t>(op.sendable()));
-    if (op.sums.rows > 0) op.sums.col_scale = row_factor_.span();
+    if (op.sums.rows > 0) {
+      op.sums.col_scale = row_factor_.span().subspan(static_cast<std::size_t>(graph.central));
+    }
   };
   if (scales_columns) scale_messages(forward_);
 
@@ -209,7 +210,7 @@ DistributedOperator GraphOperators::make(Backend& backend, Queue& queue,
   structure.sum_values = {backend, queue, matrix.sums.values};
   structure.message_ids = {backend, queue, message_ids(graph, matrix)};
   op.sums.rows = matrix.sums.rows();
-  op.sums.cols = graph.inner();
+  op.sums.cols = graph.marginal();
   op.sums.row_ptr = structure.sum_row_ptr.span();
   op.sums.col_idx = structure.sum_col_idx.span();
   op.sums.values = structure.sum_values.span();

@@ -32,8 +32,8 @@ struct DistributedOperator {
   // [sendable()], in the backend's memory: what keys the rounding noise of each row,
   // node_of_message() of which is its node; empty: the rank's inner_ids.
   std::span<const GlobalId> message_ids;
-  // [sums, inner]: partial sums that travel in place of rows (partition/message_cover.hpp), scaled.
-  // They lie behind the halo rows.
+  // [sums, marginal rows]: partial sums that travel in place of rows (partition/message_cover.hpp),
+  // scaled. They lie behind the halo rows.
   SparseOperator sums;
   RowRange central;
   RowRange marginal;
@@ -55,7 +55,7 @@ constexpr GlobalId node_of_message(GlobalId id) {
   return GlobalId{to_index(id) & ((std::int64_t{1} << kSenderShift) - 1)};
 }
 
-// Makes the sums of op that travel, from the inner rows of x [op.with_halo(), F].
+// Makes the sums of op that travel, from the marginal rows of x [op.with_halo(), F].
 void make_sums(Backend& backend, Queue& queue, const DistributedOperator& op, MatrixView x);
 
 enum class Normalisation {

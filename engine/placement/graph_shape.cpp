@@ -68,7 +68,8 @@ class ShapeReader {
     check_rows("forward_rows", quality().forward_rows);
     check_rows("backward_rows", quality().backward_rows);
     read_cover("forward", quality().forward_rows, quality().forward_cover);
-    if (root_.has("backward_messages") || root_.has("backward_rows")) {
+    if (root_.has("backward_messages") || root_.has("backward_sums") ||
+        root_.has("backward_rows")) {
       read_cover("backward", quality().backward_rows, quality().backward_cover);
     } else {
       quality().backward_cover = quality().forward_cover;
@@ -102,7 +103,7 @@ class ShapeReader {
                   CoverCounts& cover) {
     const std::string messages = direction + "_messages";
     const std::string sums = direction + "_sums";
-    if (!root_.has(messages.c_str())) return;
+    if (!root_.has(messages.c_str()) && !root_.has(sums.c_str())) return;
     cover = {read_matrix(messages.c_str()), read_matrix(sums.c_str())};
     const std::size_t parts = quality().parts.size();
     for (std::size_t pair = 0; pair < rows.size(); ++pair) {

@@ -93,10 +93,10 @@ class LaunchTest(OneFolderTest):
             return file.read()
 
     def test_ranks_that_are_killed_cost_an_epoch(self):
-        whole = run(["train", "data", "--run-dir", "whole", "--epochs", "60", *TRAINING],
+        whole = run(["train", "data", "--run-dir", "whole", "--epochs", "150", *TRAINING],
                     self.folder, ranks=2)
         self.assertEqual(whole.returncode, 0, whole.stderr)
-        job = self.launch("cut", 60)
+        job = self.launch("cut", 150)
         for rank, epoch in ((1, 8), (0, 30)):
             self.wait_until(lambda epoch=epoch: self.epochs("cut") >= epoch, job)
             self.kill_rank(rank, "cut", job)
@@ -106,7 +106,7 @@ class LaunchTest(OneFolderTest):
         self.assertEqual(job.returncode, 0, output)
         self.assertEqual(self.read("cut", "model.safetensors"),
                          self.read("whole", "model.safetensors"))
-        self.assertEqual(self.epochs("cut"), 60)
+        self.assertEqual(self.epochs("cut"), 150)
         events = self.events("cut")
         self.assertEqual([event["event"] for event in events],
                          ["started"] + 2 * ["failed", "started", "recovered"] + ["done"])

@@ -97,10 +97,12 @@ TEST(VertexCover, LongPathsTakeLittleTime) {
 
 double feature_of(GlobalId node) { return std::sin(static_cast<double>(to_index(node)) + 1); }
 
-double sum_of(const CsrView& csr, std::int64_t row, const std::vector<double>& x) {
+// first: what column 0 stands for.
+double sum_of(const CsrView& csr, std::int64_t row, const std::vector<double>& x,
+              std::int64_t first = 0) {
   double sum = 0;
   for (std::int64_t e = csr.row_ptr[row]; e < csr.row_ptr[row + 1]; ++e) {
-    sum += static_cast<double>(csr.value(e)) * x[csr.col_idx[e]];
+    sum += static_cast<double>(csr.value(e)) * x[first + csr.col_idx[e]];
   }
   return sum;
 }
@@ -138,7 +140,8 @@ class CoveredParts {
       values.resize(ids.size() + static_cast<std::size_t>(mine.outer_rows()), std::nan(""));
       const std::size_t first_sum = ids.size() + static_cast<std::size_t>(mine.halo.halo_rows());
       for (std::int64_t k = 0; k < mine.sums.rows(); ++k) {
-        values[first_sum + static_cast<std::size_t>(k)] = sum_of(mine.sums, k, values);
+        values[first_sum + static_cast<std::size_t>(k)] =
+            sum_of(mine.sums, k, values, local(part).central);
       }
     }
     for (int to = 0; to < parts(); ++to) {
