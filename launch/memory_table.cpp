@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostLines = 16;
 
 // Where nothing is known of the cut.
-RankCounts most_rows(const DatasetInfo& info, int ranks) {
+RankCounts most_rows(const DatasetInfo& info, int ranks, bool covers) {
   const auto share = [&](std::int64_t whole) { return (whole + ranks - 1) / ranks; };
   RankCounts counts;
   RankRows& rows = counts.shape.rows;
@@ -23,6 +23,12 @@ RankCounts most_rows(const DatasetInfo& info, int ranks) {
   // Each in-edge may need a row of its own, but no row twice.
   const std::int64_t halo = std::min(rows.edges, info.nodes - rows.inner);
   rows.forward_halo = rows.backward_halo = rows.returned = halo;
+  if (covers && ranks > 1) {
+    // It may also send a sum to each node that it gets a row of.
+    counts.covered = true;
+    rows.forward_sums = rows.backward_sums = halo;
+    rows.forward_halo = rows.backward_halo = 2 * halo;
+  }
   counts.sent_forward.rows = counts.sent_backward.rows = halo;
   counts.sent_rest.rows = counts.returned.rows = halo;
   return counts;
@@ -32,12 +38,13 @@ RankMemory memory_of(const TrainingPrograms& programs, const RankCounts& counts,
                      const DatasetInfo& info, DType dtype) {
   const RankRows& rows = counts.shape.rows;
   return {.nodes = rows.inner,
-          .halo = std::max(rows.forward_halo, rows.backward_halo),
+          .halo = std::max(rows.arriving(Direction::kForward), rows.arriving(Direction::kBackward)),
           .data = data_memory({.nodes = rows.inner,
                                .edges = rows.edges,
                                .features = info.features,
                                .weighted = info.weighted,
                                .symmetric = !info.directed,
+                               .covered = counts.covered,
                                .dtype = dtype}),
           .training = training_memory(programs, counts, "cpu")};
 }
@@ -65,7 +72,7 @@ MemoryEstimate estimate_memory(const Dataset& dataset, const TrainJob& job, int 
     }
     return estimate;
   }
-  RankMemory most = memory_of(programs, most_rows(info, ranks), info, model.dtype);
+  RankMemory most = memory_of(programs, most_rows(info, ranks, programs.covers), info, model.dtype);
   if (ranks == 1) most.reading = 2 * most.data.total();
   estimate.ranks.assign(static_cast<std::size_t>(ranks), most);
   return estimate;

@@ -110,8 +110,8 @@ void run_program_command(ProgramArguments arguments) {
         shape.rows.edges);
   if (arguments.parts) {
     fmt::print(" of part {} of {}, {} halo rows forward and {} backward", *arguments.part,
-               *arguments.parts, shape.rows.forward_halo - shape.rows.forward_sums,
-               shape.rows.backward_halo - shape.rows.backward_sums);
+               *arguments.parts, shape.rows.arriving(Direction::kForward),
+               shape.rows.arriving(Direction::kBackward));
     if (shape.rows.forward_sums > 0) fmt::print(", {} sums to send", shape.rows.forward_sums);
     if (shape.rows.computed > 0) fmt::print(", {} computed here", shape.rows.computed);
   }

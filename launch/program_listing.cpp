@@ -184,8 +184,8 @@ Json ProgramListing::to_json() const {
   const RankRows& rows = shape_.rows;
   return {{"rows",
            {{"inner", rows.inner},
-            {"halo_forward", rows.forward_halo - rows.forward_sums},
-            {"halo_backward", rows.backward_halo - rows.backward_sums},
+            {"halo_forward", rows.arriving(Direction::kForward)},
+            {"halo_backward", rows.arriving(Direction::kBackward)},
             {"sums_forward", rows.forward_sums},
             {"sums_backward", rows.backward_sums},
             {"computed", rows.computed}}},

@@ -49,9 +49,9 @@ struct LocalMatrixView {
   std::span<const std::uint16_t> edge_types = {};
   std::span<const float> edge_features = {};  // [entries, edge_feature_columns]
   std::int64_t edge_feature_columns = 0;
-  // Messages that are no rows but partial sums for nodes of other parts (message_cover.hpp): row k
-  // is what the k-th adds up of marginal nodes, the first of which has column 0. halo.send_rows
-  // names it by the row that it has behind the halo rows. None: all messages are rows.
+  // Messages that are no rows but partial sums for nodes of other parts (message_cover.hpp), a row
+  // for each. Columns are marginal nodes, numbered from 0. halo.send_rows names a sum by the row
+  // that it has behind the halo rows. None: all messages are rows.
   CsrView sums = {};
   std::span<const GlobalId> sum_ids = {};  // the node that each is for
 

@@ -1,8 +1,11 @@
 #include "partition/message_cover.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <unordered_map>
 
+#include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "partition/vertex_cover.hpp"
 
@@ -167,6 +170,9 @@ class DirectionCover {
   void list_sent(LocalMatrix& matrix) const {
     matrix.halo.send_offset = {0};
     const std::int64_t first_sum = inner_ + matrix.halo.recv_offset.back();
+    std::int64_t all_sums = 0;
+    for (const VertexCover& cover : sent_) all_sums += std::ranges::count(cover.targets, 1);
+    ATOLL_ASSERT(first_sum + all_sums < std::numeric_limits<std::int32_t>::max());
     for (std::size_t peer = 0; peer < parts_; ++peer) {
       const VertexCover& cover = sent_[peer];
       const std::span<const LocalId> sources = sent_to(in_, peer);
@@ -299,26 +305,36 @@ CoverCounts count_cover(const LocalGraphBuilder& builder, Direction direction) {
   const CsrView readers = builder.readers(direction);
   const auto pairs = static_cast<std::size_t>(parts) * static_cast<std::size_t>(parts);
   CoverCounts counts{std::vector<std::int64_t>(pairs), std::vector<std::int64_t>(pairs)};
-  parallel_for(std::ssize(counts.sums), 1, [&](std::int64_t pair) {
-    const int to = static_cast<int>(pair / parts);
-    const int from = static_cast<int>(pair % parts);
-    Csr edges;
-    for (const std::int32_t source : builder.messages(direction, from, to)) {
-      for (const std::int32_t reader : readers.row(source)) {
-        if (builder.part_of()[reader] == to) edges.col_idx.push_back(reader);
+  // Sizes do not depend on how nodes are numbered: targets are numbered as they come.
+  parallel_for(parts, 1, [&](std::int64_t from) {
+    struct Pair {
+      Csr edges;
+      std::unordered_map<std::int32_t, std::int32_t> target_of;
+    };
+    std::vector<Pair> pairs_of(static_cast<std::size_t>(parts));
+    const auto inner = builder.inner_ids(static_cast<int>(from));
+    std::vector<std::int32_t> touched;
+    for (const GlobalId id : inner.subspan(builder.central(static_cast<int>(from)))) {
+      touched.clear();
+      for (const std::int32_t reader : readers.row(to_index(id))) {
+        const std::int32_t to = builder.part_of()[reader];
+        if (to == from) continue;
+        Pair& pair = pairs_of[to];
+        const auto next = static_cast<std::int32_t>(pair.target_of.size());
+        if (pair.edges.row_ptr.back() == std::ssize(pair.edges.col_idx)) touched.push_back(to);
+        pair.edges.col_idx.push_back(pair.target_of.try_emplace(reader, next).first->second);
       }
-      edges.row_ptr.push_back(std::ssize(edges.col_idx));
+      for (const std::int32_t to : touched) {
+        pairs_of[to].edges.row_ptr.push_back(std::ssize(pairs_of[to].edges.col_idx));
+      }
     }
-    std::vector<std::int32_t> targets = edges.col_idx;
-    std::ranges::sort(targets);
-    targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
-    for (std::int32_t& column : edges.col_idx) {
-      column =
-          static_cast<std::int32_t>(std::ranges::lower_bound(targets, column) - targets.begin());
+    for (int to = 0; to < parts; ++to) {
+      const Pair& pair = pairs_of[to];
+      const VertexCover cover = messages_over(pair.edges.view(), std::ssize(pair.target_of));
+      const std::size_t k = static_cast<std::size_t>(to) * parts + from;
+      counts.sums[k] = std::ranges::count(cover.targets, 1);
+      counts.messages[k] = std::ranges::count(cover.sources, 1) + counts.sums[k];
     }
-    const VertexCover cover = messages_over(edges.view(), std::ssize(targets));
-    counts.sums[pair] = std::ranges::count(cover.targets, 1);
-    counts.messages[pair] = std::ranges::count(cover.sources, 1) + counts.sums[pair];
   });
   return counts;
 }
@@ -328,6 +344,30 @@ CoveredGraph::CoveredGraph(const LocalGraphView& graph, const Recomputation& rec
       forward_(DirectionCover(graph, graph.forward, graph.backward, recomputation).matrix()) {
   if (graph.symmetric) return;
   backward_ = DirectionCover(graph, graph.backward, graph.forward, recomputation).matrix();
+}
+
+bool CoveredGraph::saves() const {
+  const auto differ = [](const LocalMatrixView& rows, const LocalMatrix& cover) {
+    return rows.halo.halo_rows() != std::ssize(cover.halo_ids) ||
+           rows.halo.sent_rows() != std::ssize(cover.halo.send_rows);
+  };
+  return differ(graph_.forward, forward_) ||
+         (!graph_.symmetric && differ(graph_.backward, backward_));
+}
+
+std::int64_t CoveredGraph::bytes() const {
+  const auto of = [](const auto& values) {
+    return std::ssize(values) * static_cast<std::int64_t>(sizeof(values[0]));
+  };
+  const auto of_csr = [&](const Csr& csr) {
+    return of(csr.row_ptr) + of(csr.col_idx) + of(csr.values);
+  };
+  std::int64_t total = 0;
+  for (const LocalMatrix* matrix : {&forward_, &backward_}) {
+    total += of_csr(matrix->csr) + of_csr(matrix->sums) + of(matrix->split) + of(matrix->halo_ids) +
+             of(matrix->sum_ids) + of(matrix->halo.send_rows);
+  }
+  return total;
 }
 
 LocalGraphView CoveredGraph::view() const {

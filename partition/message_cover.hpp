@@ -32,6 +32,9 @@ class CoveredGraph {
   // has an edge of value 1 to each partial sum that is made for it. Degrees, types and features of
   // edges stay those of the whole graph.
   LocalGraphView view() const;
+  // False: all messages are rows, and the graph itself serves as well.
+  bool saves() const;
+  std::int64_t bytes() const;  // that it holds
 
  private:
   LocalGraphView graph_;

@@ -39,7 +39,7 @@ struct DistributedOperator {
   RowRange marginal;
 
   std::int64_t inner() const { return matrix.rows; }
-  // With the sums that are made to be sent.
+  // Inner rows, halo rows, and the sums that are made to be sent.
   std::int64_t with_halo() const { return matrix.cols; }
   // Rows that send_rows may name, the first ones.
   std::int64_t sendable() const { return sums.rows > 0 ? with_halo() : inner(); }

@@ -237,7 +237,7 @@ const OptionTable<ModelConfig>& computation_options() {
       {.name = kMessages,
        .group = "Messages",
        .help = "Which messages travel: rows of nodes; or, where layers add up rows of neighbours, "
-               "as few rows and partial sums as cover the edges (cover); auto: cover where the "
+               "few rows and partial sums that cover the edges (cover); auto: cover where the "
                "model allows it",
        .value = ModelRow::name_of(ATOLL_FIELD(messages),
                                   {MessageForm::kAuto, MessageForm::kRows, MessageForm::kCover}),
@@ -278,7 +278,7 @@ const OptionTable<ModelConfig>& computation_options() {
       {.name = "recompute",
        .group = "Machine",
        .help = "Compute the first layer's output for other ranks' nodes instead of receiving it: "
-               "none or all",
+               "none or all, which sends rows and no partial sums",
        .value = ModelRow::word<bool>(ATOLL_FIELD(recompute_all), {{"none", false}, {"all", true}}),
        .plan = PlanRole::kFixes},
   };

@@ -46,10 +46,11 @@ Recomputation recomputation_by_cost(const EpochSetting& setting, ProgramsByOrder
   // Rows of the first layer's output, as the second one wants them.
   const TrainingPrograms& recomputing = programs.of(layers[1].algebra, /*recomputes=*/true);
   double row_bytes = 0;
-  double other_bytes = 0;  // of all other messages of an epoch
+  double other_bytes[2] = {0, 0};  // of all other messages of an epoch, by Direction
   for (const Operation& op : recomputing.training.operations) {
     if (!op.needs_messages() || op.constant) continue;
-    (op.decided.fetches_rest ? row_bytes : other_bytes) +=
+    (op.decided.fetches_rest ? row_bytes
+                             : other_bytes[static_cast<std::size_t>(op.messages.direction)]) +=
         mean_message_bytes(layers[1].bits, op.columns);
   }
   Recomputation result(ranks);
@@ -58,14 +59,20 @@ Recomputation recomputation_by_cost(const EpochSetting& setting, ProgramsByOrder
     for (int owner = 0; owner < ranks; ++owner) {
       if (owner == rank) continue;
       // All rows of a pair cost alike, and what they are made from has been there since the start.
-      const auto count = [&](bool covers) {
-        return setting.partition.messages(Direction::kForward, owner, rank, covers).count;
+      const auto count = [&](Direction direction, int from, int to, bool covers) {
+        return setting.partition.messages(direction, from, to, covers).count;
       };
-      const std::int64_t rows = count(false);
-      // The pair has more messages then, because it keeps rows.
-      const std::int64_t covered = count(recomputing.covers);
-      const double bytes = static_cast<double>(covered) * row_bytes -
-                           static_cast<double>(rows - covered) * other_bytes;
+      const std::int64_t rows = count(Direction::kForward, owner, rank, false);
+      double bytes = row_bytes * static_cast<double>(
+                                     count(Direction::kForward, owner, rank, recomputing.covers));
+      // The pair has more messages then, both ways, because it keeps rows.
+      for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+        for (const auto& [from, to] : {std::pair(owner, rank), std::pair(rank, owner)}) {
+          bytes -= other_bytes[static_cast<std::size_t>(direction)] *
+                   static_cast<double>(count(direction, from, to, false) -
+                                       count(direction, from, to, recomputing.covers));
+        }
+      }
       if (computing_halo_seconds(recomputing, device, rows) <
           fetch_seconds(topology, owner, rank, bytes)) {
         result.set(rank, owner);

@@ -50,9 +50,9 @@ TrainingMemory training_memory(const TrainingPrograms& programs, const RankCount
 
 DataMemory data_memory(const DataCounts& counts) {
   const std::int64_t of_edge = counts.weighted ? 8 : 4;
-  const std::int64_t directions = counts.symmetric ? 1 : 2;
+  const std::int64_t matrices = (counts.symmetric ? 1 : 2) * (counts.covered ? 2 : 1);
   return {.features = counts.nodes * counts.features * bytes_of(counts.dtype),
-          .graph = directions * (8 * counts.nodes + of_edge * counts.edges)};
+          .graph = matrices * (8 * counts.nodes + of_edge * counts.edges)};
 }
 
 std::vector<double> training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers) {
@@ -109,12 +109,14 @@ double missing_bytes(const Topology& topology, std::span<const double> bytes) {
   return missing;
 }
 
-double shard_bytes(const EpochSetting& setting, int rank) {
+double shard_bytes(const EpochSetting& setting, int rank, bool covered) {
   const PartQuality& part = setting.partition.parts[static_cast<std::size_t>(rank)];
   // Trained ones are among the parameters.
   const std::int64_t features = setting.model.trains_nodes() ? 0 : setting.model.features;
   return static_cast<double>(
-      data_memory({.nodes = part.nodes, .edges = part.edges, .features = features}).total());
+      data_memory(
+          {.nodes = part.nodes, .edges = part.edges, .features = features, .covered = covered})
+          .total());
 }
 
 }  // namespace atl

@@ -30,6 +30,7 @@ struct DataCounts {
   std::int64_t features = 0;  // columns
   bool weighted = false;
   bool symmetric = false;  // one graph for both directions
+  bool covered = false;    // edges are held twice: as stored, and as messages of a cover need them
   DType dtype = DType::kF32;
 };
 DataMemory data_memory(const DataCounts& counts);
@@ -44,6 +45,6 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
 // By how much ranks lack memory for these bytes, all together.
 double missing_bytes(const Topology& topology, std::span<const double> bytes);
 // The bytes of the shard of the rank: features, and the graph in both directions.
-double shard_bytes(const EpochSetting& setting, int rank);
+double shard_bytes(const EpochSetting& setting, int rank, bool covered);
 
 }  // namespace atl

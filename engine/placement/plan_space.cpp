@@ -219,11 +219,11 @@ bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPl
                     : programs_.of(algebra_[static_cast<std::size_t>(layer)]
                                            [static_cast<std::size_t>(memory_key_.orders[0])],
                                    memory_key_.recomputation != nullptr);
-      bytes = bytes_bounds(programs, layer,
-                           costs_.counts(cut(choice).quality, choice[0], memory_key_.recomputation),
-                           topology_);
-      for (int rank = 0; layer < 0 && rank < topology_.ranks(); ++rank) {
-        bytes[static_cast<std::size_t>(rank)] += shard_bytes(setting(choice), rank);
+      const std::span<const RankCounts> counts =
+          costs_.counts(cut(choice).quality, choice[0], memory_key_.recomputation);
+      bytes = bytes_bounds(programs, layer, counts, topology_);
+      for (std::size_t r = 0; layer < 0 && r < bytes.size(); ++r) {
+        bytes[r] += shard_bytes(setting(choice), static_cast<int>(r), counts[r].covered);
       }
     }
     for (std::size_t rank = 0; rank < bound_.size(); ++rank) bound_[rank] += bytes[rank];
@@ -236,9 +236,14 @@ bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPl
 
 std::vector<double> PlanSpace::memory_bytes(std::span<const int> choice) const {
   const EpochSetting epoch = setting(choice);
-  std::vector<double> bytes = training_bytes(epoch, layers(choice));
+  const std::vector<LayerPlan> planned = layers(choice);
+  const bool covers = programs_.any().covers;
+  std::vector<double> bytes = training_bytes(epoch, planned);
   for (std::size_t r = 0; r < bytes.size(); ++r) {
-    bytes[r] += shard_bytes(epoch, static_cast<int>(r));
+    const auto rank = static_cast<int>(r);
+    const RankCounts counts =
+        rank_counts(epoch.partition, rank, covers, recomputation_of(planned).get());
+    bytes[r] += shard_bytes(epoch, rank, counts.covered);
   }
   return bytes;
 }

@@ -22,6 +22,14 @@ RankCounts rank_counts(const PartitionQuality& partition, int rank, bool covers,
     const auto received = messages(Direction::kForward, peer, rank);
     const auto sent = messages(Direction::kForward, rank, peer);
     const auto sent_back = messages(Direction::kBackward, rank, peer);
+    const auto saves = [&](Direction direction, int from, int to) {
+      return messages(direction, from, to).count !=
+             partition.messages(direction, from, to, /*covers=*/false).count;
+    };
+    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+      counts.covered =
+          counts.covered || saves(direction, peer, rank) || saves(direction, rank, peer);
+    }
     if (computes(rank, peer)) rows.computed += received.count;
     if (!computes(peer, rank)) counts.sent_rest.add(sent.count);
     counts.returned.add(received.count);

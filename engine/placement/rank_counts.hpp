@@ -20,6 +20,7 @@ struct MessageRows {
 
 struct RankCounts {
   RankShape shape;
+  bool covered = false;  // it holds its edges a second time (CoveredGraph)
   MessageRows sent_forward;
   MessageRows sent_backward;
   MessageRows sent_rest;  // forward, but for rows that other ranks compute themselves

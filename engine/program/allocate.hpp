@@ -28,6 +28,8 @@ struct RankRows {
   std::int64_t sums(Direction direction) const {
     return direction == Direction::kForward ? forward_sums : backward_sums;
   }
+  // Those that come in, or are computed.
+  std::int64_t arriving(Direction direction) const { return halo(direction) - sums(direction); }
   // Halo rows that a halo operation needs behind its input.
   std::int64_t halo_for(const Operation& op) const {
     return op.returns_rows() ? returned : halo(op.messages.direction);
@@ -35,9 +37,7 @@ struct RankRows {
   // Those that come in.
   std::int64_t received_for(const Operation& op) const {
     const std::int64_t computed_here = op.decided.fetches_rest ? computed : 0;
-    return op.returns_rows()
-               ? returned
-               : halo(op.messages.direction) - sums(op.messages.direction) - computed_here;
+    return op.returns_rows() ? returned : arriving(op.messages.direction) - computed_here;
   }
   // That a value has, but for halo and computed rows.
   std::int64_t own(RowsOf rows_of) const {

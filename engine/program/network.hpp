@@ -72,6 +72,8 @@ class Network {
   std::int64_t host_bytes() const {
     return training_.layout.host_elements * bytes_of(options_.dtype);
   }
+  // Bytes of the edges that it holds beside the graph (CoveredGraph).
+  std::int64_t covered_bytes() const { return state_.covered ? state_.covered->bytes() : 0; }
   // At most so many bytes of buffers for messages, those of training by `training`, those of
   // evaluations by `evaluation`.
   std::int64_t buffer_bytes(const HaloExchange& training, const HaloExchange& evaluation) const;

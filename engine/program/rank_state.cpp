@@ -63,8 +63,10 @@ RankState::RankState(const Program& training, DType dtype_, const Recomputation&
       own_parameters(std::make_unique<ParameterStore>(
           dtype_, /*pads_operands=*/!rank_.backend.host_accessible())),
       parameters(*own_parameters) {
-  if (covers) covered.emplace(graph, recomputation);
-  const LocalGraphView messages = covers ? covered->view() : graph;
+  const bool sends = std::ranges::any_of(training.operations, &Operation::needs_messages);
+  if (covers && sends && graph.parts > 1) covered.emplace(graph, recomputation);
+  if (covered && !covered->saves()) covered.reset();
+  const LocalGraphView messages = covered ? covered->view() : graph;
   in_edges = messages.forward.csr;
   for (const Operation& op : training.operations) {
     const Normalisation normalisation = op.messages.normalisation;

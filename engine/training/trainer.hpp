@@ -51,7 +51,9 @@ class Trainer {
            (links_ != nullptr ? links_->bytes() : EvaluationLoss::bytes(data_, model_.dtype));
   }
   // Bytes of what training can't do without: features, graph, activations that backward reads.
-  std::int64_t bytes_held() const { return data_.bytes() + network_.activation_bytes(); }
+  std::int64_t bytes_held() const {
+    return data_.bytes() + network_.covered_bytes() + network_.activation_bytes();
+  }
   // Collective.
   void allocate() {
     network_.allocate();

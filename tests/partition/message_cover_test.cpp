@@ -127,6 +127,7 @@ class CoveredParts {
   LocalMatrixView cover(int part, Direction direction) const {
     return matrix(covered_[static_cast<std::size_t>(part)].view(), direction);
   }
+  bool saves(int part) const { return covered_[static_cast<std::size_t>(part)].saves(); }
   const LocalGraph& local(int part) const { return locals_[static_cast<std::size_t>(part)]; }
 
   // By part: the sums of its rows.
@@ -219,14 +220,20 @@ TEST(MessageCover, NeverSendsMoreAndSavesTheSameBothWays) {
   const GraphView graph{csr.view(), false};
   const std::vector<std::int32_t> part_of = scattered_parts(graph.nodes(), 4);
   const CoveredParts parts(graph, part_of, 4);
+  const LocalGraphBuilder builder(graph, part_of, 4);
   std::int64_t rows = 0;
   std::int64_t covered = 0;
   for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+    const CoverCounts counts = count_cover(builder, direction);
     for (int to = 0; to < 4; ++to) {
+      std::int64_t sums = 0;  // that part `to` sends
+      for (std::size_t reader = 0; reader < 4; ++reader) sums += counts.sums[reader * 4 + to];
+      EXPECT_EQ(parts.cover(to, direction).sums.rows(), sums);
       for (std::size_t from = 0; from < 4; ++from) {
         const std::int64_t before = parts.rows(to, direction).halo.received_from(from);
         const std::int64_t after = parts.cover(to, direction).halo.received_from(from);
         EXPECT_LE(after, before);
+        EXPECT_EQ(counts.messages[static_cast<std::size_t>(to) * 4 + from], after);
         // The edges of a pair are the same in the other direction, with the roles of their ends.
         const Direction other =
             direction == Direction::kForward ? Direction::kBackward : Direction::kForward;
@@ -284,6 +291,44 @@ TEST(MessageCover, PairsWithComputedRowsKeepRows) {
     EXPECT_EQ(received(to, from, true), received(to, from, false));
   }
   EXPECT_LT(received(2, 0, true), received(2, 0, false));
+}
+
+// Pairs of nodes with an edge across the cut, and a star: rows from the star's leaves to its
+// centre, which a sum could replace.
+GraphView graph_with_star(Csr& csr, std::vector<std::int32_t>& part_of, std::int32_t pairs,
+                          std::int32_t leaves) {
+  csr = {};
+  for (std::int32_t k = 0; k < pairs; ++k) {
+    csr.col_idx.push_back(pairs + k);
+    csr.row_ptr.push_back(std::ssize(csr.col_idx));
+  }
+  csr.row_ptr.resize(static_cast<std::size_t>(2 * pairs) + 1, csr.row_ptr.back());
+  for (std::int32_t leaf = 0; leaf < leaves; ++leaf) csr.col_idx.push_back(2 * pairs + 1 + leaf);
+  csr.row_ptr.push_back(std::ssize(csr.col_idx));
+  csr.row_ptr.resize(csr.row_ptr.size() + static_cast<std::size_t>(leaves), csr.row_ptr.back());
+  part_of.assign(static_cast<std::size_t>(2 * pairs + 1 + leaves), 1);
+  std::fill_n(part_of.begin(), pairs, 0);
+  part_of[static_cast<std::size_t>(2 * pairs)] = 0;
+  return {csr.view(), false};
+}
+
+TEST(MessageCover, RowsStayWhereSumsSaveLessThanATwentieth) {
+  Csr csr;
+  std::vector<std::int32_t> part_of;
+  // 100 rows. A sum for the star's centre saves 5, or 4.
+  for (const auto& [leaves, saves] : {std::pair(6, true), {5, false}}) {
+    const GraphView graph = graph_with_star(csr, part_of, 100 - leaves, leaves);
+    const CoveredParts parts(graph, part_of, 2);
+    EXPECT_EQ(parts.rows(0, Direction::kForward).halo.halo_rows(), 100);
+    EXPECT_EQ(parts.cover(0, Direction::kForward).halo.halo_rows(), saves ? 95 : 100);
+    EXPECT_EQ(parts.saves(0), saves);
+    EXPECT_EQ(parts.saves(1), saves);
+    const LocalGraphBuilder builder(graph, part_of, 2);
+    EXPECT_EQ(count_cover(builder, Direction::kForward).messages[1], saves ? 95 : 100);
+    // Backward the centre's row goes to all of its leaves.
+    EXPECT_EQ(parts.cover(1, Direction::kBackward).halo.halo_rows(), 100 - leaves + 1);
+    expect_same_sums(graph, parts);
+  }
 }
 
 TEST(MessageCover, DuplicateEdgesAndSelfLoops) {

@@ -120,7 +120,7 @@ bool AdaptiveBits::begin_as_restored(QuantizedChannel& channel, int epoch) {
   if (misfits > 0) {
     if (rank_.transport.rank() == 0) {
       log::warn(
-          "the checkpoint's bit-widths belong to another partition; adaptive widths start anew");
+          "the checkpoint's bit-widths belong to other messages; adaptive widths start anew");
     }
     start_anew(slot);
     return false;
