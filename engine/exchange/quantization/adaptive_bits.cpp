@@ -119,8 +119,7 @@ bool AdaptiveBits::begin_as_restored(QuantizedChannel& channel, int epoch) {
   rank_.transport.all_reduce(std::span(&misfits, 1), {"bit-widths of the checkpoint"});
   if (misfits > 0) {
     if (rank_.transport.rank() == 0) {
-      log::warn(
-          "the checkpoint's bit-widths belong to other messages; adaptive widths start anew");
+      log::warn("the checkpoint's bit-widths belong to other messages; adaptive widths start anew");
     }
     start_anew(slot);
     return false;
