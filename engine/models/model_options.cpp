@@ -9,8 +9,6 @@ namespace atl {
 
 namespace {
 
-constexpr const char* kMessages = "messages";  // the option, and its field in traces
-
 using ModelRow = Option<ModelConfig>;
 
 // The field of a trace that holds an option.
@@ -234,14 +232,15 @@ void check_model_options(const ModelConfig& model) {
 
 const OptionTable<ModelConfig>& computation_options() {
   static const OptionTable<ModelConfig> table = {
-      {.name = kMessages,
+      {.name = "messages",
        .group = "Messages",
        .help = "Which messages travel: rows of nodes; or, where layers add up rows of neighbours, "
                "few rows and partial sums that cover the edges (cover); auto: cover where the "
                "model allows it",
        .value = ModelRow::name_of(ATOLL_FIELD(messages),
                                   {MessageForm::kAuto, MessageForm::kRows, MessageForm::kCover}),
-       .recorded = [](const ModelConfig& model) { return model.messages != MessageForm::kAuto; }},
+       .recorded = [](const ModelConfig& model) { return model.messages != MessageForm::kAuto; },
+       .plan = PlanRole::kMadeFor},
       {.name = "dtype",
        .group = "Machine",
        .help = "Storage of activations and messages: f32, or bf16 with sums in f32",
@@ -287,8 +286,10 @@ const OptionTable<ModelConfig>& computation_options() {
 
 Json trace_json(const ModelConfig& model) {
   Json json;
-  for (const ModelRow& row : model_options()) {
-    if (is_made_for(row, model)) json[trace_field(row.name)] = option_json(row, model);
+  for (const auto* table : {&model_options(), &computation_options()}) {
+    for (const ModelRow& row : *table) {
+      if (is_made_for(row, model)) json[trace_field(row.name)] = option_json(row, model);
+    }
   }
   json["features"] = model.features;
   json["outputs"] = model.outputs;
@@ -297,7 +298,6 @@ Json trace_json(const ModelConfig& model) {
   if (model.node_types > 0) json["node_types"] = model.node_types;
   if (!model.features_by_type.empty()) json["features_by_type"] = model.features_by_type;
   if (model.trains_nodes()) json["nodes"] = model.nodes;
-  if (model.messages != MessageForm::kAuto) json[kMessages] = to_string(model.messages);
   return json;
 }
 
@@ -318,15 +318,12 @@ ModelConfig read_trace_model(const Json& json, const std::filesystem::path& plac
     model.features_by_type = json_field<std::vector<std::int64_t>>(json, "features_by_type", place);
   }
   if (json.contains("nodes")) model.nodes = json_field<std::int64_t>(json, "nodes", place);
-  for (const ModelRow& row : model_options()) {
-    if (row.plan != PlanRole::kMadeFor) continue;
-    // Options that came later are there if they were set.
-    if (!json.contains(trace_field(row.name)) && !row.recorded(ModelConfig())) continue;
-    read_option_json(row, json, trace_field(row.name).c_str(), place, model);
-  }
-  for (const ModelRow& row : computation_options()) {
-    if (row.name == kMessages && json.contains(kMessages)) {
-      read_option_json(row, json, kMessages, place, model);
+  for (const auto* table : {&model_options(), &computation_options()}) {
+    for (const ModelRow& row : *table) {
+      if (row.plan != PlanRole::kMadeFor) continue;
+      // Options that came later are there if they were set.
+      if (!json.contains(trace_field(row.name)) && !row.recorded(ModelConfig())) continue;
+      read_option_json(row, json, trace_field(row.name).c_str(), place, model);
     }
   }
   return model;

@@ -135,6 +135,12 @@ void require_plan_fits(const Plan& plan, const std::filesystem::path& path,
                  file, option, shown(*planned), shown(value));
     }
   }
+  for (const auto& [option, value] : plan.model.items()) {
+    if (model.contains(option)) continue;
+    fail_input(
+        "{}: made for --{} {}, which this run has not; make the plan again or change the run", file,
+        option, shown(value));
+  }
   if (plan.layers.size() != model.at("layers").get<std::size_t>()) {
     fail_input("{}: field 'layers' plans {} layers of a model of {}", file, plan.layers.size(),
                shown(model.at("layers")));

@@ -34,15 +34,18 @@ SplitValues split_values(const Json& metrics, const std::string& field, const fs
           number(splits, "test", place)};
 }
 
+// found, wanted: null where a run has the default, which is not recorded.
 [[noreturn]] void fail_other_run(const fs::path& place, const std::string& field, const Json& found,
-                                 const std::string& wanted) {
+                                 const Json& wanted) {
+  const auto shown = [](const Json& value) {
+    return value.is_null() ? std::string("its default") : value.dump();
+  };
   fail_input(
       "{}: the checkpoint was made with {} = {}, this run has {}; resume with the same value, "
       "which "
       "is the run's own where none is given, or start a new run in another folder; if its model is "
-      "the "
-      "same, --init RUN/model.safetensors begins it with the weights of this one",
-      place.string(), field, found.dump(), wanted);
+      "the same, --init RUN/model.safetensors begins it with the weights of this one",
+      place.string(), field, shown(found), shown(wanted));
 }
 
 Json json_of(const SplitValues& values) {
@@ -73,12 +76,12 @@ void require_same(const Json& found, const Json& wanted, const fs::path& place) 
   for (const auto& [field, value] : wanted.items()) {
     const Json old = found.is_object() && found.contains(field) ? found.at(field) : Json(nullptr);
     if (old != value) {
-      fail_other_run(place, field, old, value.dump());
+      fail_other_run(place, field, old, value);
     }
   }
   for (const auto& [field, value] : found.items()) {
     if (wanted.contains(field)) continue;
-    fail_other_run(place, field, value, "none");
+    fail_other_run(place, field, value, nullptr);
   }
 }
 

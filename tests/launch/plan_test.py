@@ -251,6 +251,12 @@ class PlanTest(OneFolderTest):
         self.assertIn(self.plan()["dataset"]["checksum"], message)
         for extra in (["--weights", "1,1,1"], ["--bits", "4"], ["--order", "auto"]):
             self.assertIn("--plan", self.refuse(*train, *TRAIN, *extra))
+        self.assertIn("'messages'", self.refuse(*train, *TRAIN, "--messages", "rows"))
+        by_rows = self.plan()
+        by_rows["model"]["messages"] = "rows"
+        write(self.path("rows.json"), json.dumps(by_rows))
+        message = self.refuse("train", "data", "--plan", "rows.json", "--epochs", "1", *TRAIN)
+        self.assertIn('rows.json: made for --messages "rows", which this run has not', message)
         damaged = self.plan()
         damaged["layers"][1]["bits"] = 5
         write(self.path("damaged.json"), json.dumps(damaged))
