@@ -139,8 +139,8 @@ std::vector<LocalGraphBuilder::NodeList> LocalGraphBuilder::find_messages(
   return messages;
 }
 
-std::span<const std::int32_t> LocalGraphBuilder::messages(Direction direction, int from,
-                                                          int to) const {
+const LocalGraphBuilder::NodeList& LocalGraphBuilder::messages(Direction direction, int from,
+                                                               int to) const {
   const bool forward = direction == Direction::kForward || graph_.symmetric;
   const auto& all = forward ? forward_messages_ : backward_messages_;
   return all[static_cast<std::size_t>(from) * parts_ + to];

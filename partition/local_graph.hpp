@@ -161,15 +161,15 @@ class LocalGraphBuilder {
   CsrView readers(Direction direction) const {
     return direction == Direction::kForward ? out_edges() : graph_.in_edges;
   }
-  // Nodes of part `from` whose rows part `to` receives, in the local order of `from`.
-  std::span<const std::int32_t> messages(Direction direction, int from, int to) const;
+  // Rows that part `to` receives from part `from`.
   std::int64_t halo_rows(Direction direction, int from, int to) const {
-    return std::ssize(messages(direction, from, to));
+    return static_cast<std::int64_t>(messages(direction, from, to).size());
   }
 
  private:
   using NodeList = std::vector<std::int32_t>;
 
+  const NodeList& messages(Direction direction, int from, int to) const;
   void find_central();
   Csr structure_of(std::span<const std::int32_t> members) const;
   void order_nodes(NodeOrder order);

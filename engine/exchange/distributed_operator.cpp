@@ -123,8 +123,6 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   const auto prepare = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
     const RowRange ranges[] = {op.central, op.marginal, {0, op.inner()}};
     prepare_matrix(op.matrix, matrix.csr, ranges);
-  };
-  const auto prepare_sums = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
     const RowRange all[] = {{0, op.sums.rows}};
     if (op.sums.rows > 0) prepare_matrix(op.sums, matrix.sums, all);
   };
@@ -167,11 +165,10 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   // The preparation may hold the factors, too: the mean's differ between the directions.
   if (graph.symmetric && scales_rows == scales_columns) {
     backward_.matrix.prepared = forward_.matrix.prepared;
+    backward_.sums.prepared = forward_.sums.prepared;
   } else {
     prepare(backward_, graph.backward);
   }
-  prepare_sums(forward_, graph.forward);
-  prepare_sums(backward_, graph.backward);
   if (recomputation.any()) {
     computed_halo_ = std::make_unique<ComputedHalo>(backend, queue, graph, forward_, recomputation);
   }

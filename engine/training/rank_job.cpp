@@ -155,7 +155,8 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     const LocalGraphView& graph = data_->graph();
     log::info("{} rank{} ({}), backend {}; rank 0: {} nodes ({} central), {} halo rows, {}",
               transport.size(), transport.size() == 1 ? "" : "s", transport.name(),
-              backend_->device(), graph.inner(), graph.central, graph.forward.halo.halo_rows(),
+              backend_->device(), graph.inner(), graph.central,
+              trainer_->network().shape().rows.arriving(Direction::kForward),
               format_bytes(trainer_->bytes_needed()));
     log_savings(options.model.memory);
     if (some_device) log::info("{}", device_.reason);
