@@ -4,13 +4,10 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "base/files.hpp"
 #include "base/npy.hpp"
 #include "base/progress.hpp"
-#include "base/seal.hpp"
-#include "datasets/dataset_writer.hpp"
+#include "datasets/dataset_change.hpp"
 #include "datasets/edge_sampler.hpp"
-#include "datasets/file_list.hpp"
 #include "datasets/normals.hpp"
 #include "partition/transpose.hpp"
 
@@ -124,8 +121,8 @@ void make_edge_means(const CsrView& in_edges, std::span<const float> edge_featur
 Dataset give_features(const fs::path& folder, const FeatureSource& source, std::uint64_t seed,
                       bool replace) {
   require_made(source);
-  const fs::path file = folder / "dataset.json";
   {
+    const DatasetChange change(folder);
     const Dataset dataset = Dataset::open(folder);
     const DatasetInfo& info = dataset.info();
     if (info.features > 0 && !replace) {
@@ -140,11 +137,8 @@ Dataset give_features(const fs::path& folder, const FeatureSource& source, std::
     }
     const std::int64_t columns =
         of_edges ? info.edge_features : made_columns(source, info.directed);
-    Json json = read_json(file);
-    if (!json.contains("files")) json["files"] = describe_files(folder);
-    AtomicFile made(folder / kFeaturesFile);
-    {
-      NpyWriter writer(made.path(), npy_descr<float>(), std::vector{info.nodes, columns});
+    const auto write_features = [&](const fs::path& file) {
+      NpyWriter writer(file, npy_descr<float>(), std::vector{info.nodes, columns});
       const auto write = [&](std::span<float> rows) { writer.write(std::span<const float>(rows)); };
       const GraphView graph = dataset.graph();
       if (of_edges) {
@@ -153,17 +147,13 @@ Dataset give_features(const fs::path& folder, const FeatureSource& source, std::
         make_features(source, seed, graph.in_edges, info.directed, write);
       }
       writer.close();
-    }
-    made.commit();
-    json["features"] = columns;
-    Json& provenance = json["provenance"];
-    if (provenance.is_null() || provenance.is_object()) {
-      provenance["features"] = {{"source", to_string(source)}, {"seed", seed}};
-    }
-    json["files"][kFeaturesFile] = describe_file(folder / kFeaturesFile);
-    json["checksum"] = overall_checksum(json["files"]);
-    add_seal(json);
-    write_json(file, json);
+    };
+    change.replace({kFeaturesFile,
+                    "features",
+                    columns,
+                    "features",
+                    {{"source", to_string(source)}, {"seed", seed}}},
+                   write_features);
   }
   return Dataset::open(folder);
 }

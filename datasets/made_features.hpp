@@ -43,10 +43,8 @@ void make_edge_means(const CsrView& in_edges, std::span<const float> edge_featur
 std::vector<double> positional_features(const CsrView& neighbours, std::int64_t columns,
                                         std::uint64_t seed);
 
-// Gives a dataset folder features: writes features.npy and then dataset.json, each atomically;
-// interrupted between the two, the folder is refused until it is done again. Changes the dataset's
-// checksum, so that partitions of it are made anew. Throws Error{kOption} if it has some and
-// `replace` is false. Returns the dataset as it is now.
+// Gives a dataset folder features.npy, as DatasetChange does. Throws Error{kOption} if it has
+// features and `replace` is false. Returns the dataset as it is now.
 Dataset give_features(const std::filesystem::path& folder, const FeatureSource& source,
                       std::uint64_t seed, bool replace);
 

@@ -3,10 +3,9 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/files.hpp"
-#include "base/seal.hpp"
+#include "base/npy.hpp"
+#include "datasets/dataset_change.hpp"
 #include "datasets/dataset_writer.hpp"
-#include "datasets/file_list.hpp"
 #include "datasets/split.hpp"
 
 namespace atl {
@@ -33,19 +32,12 @@ std::vector<std::uint8_t> made_split(const Dataset& dataset, const std::string& 
   return split;
 }
 
-void write_split_file(const fs::path& path, std::span<const std::uint8_t> split) {
-  std::string bytes = make_npy_header(npy_descr<std::uint8_t>(),
-                                      std::vector{static_cast<std::int64_t>(split.size())});
-  bytes.append(reinterpret_cast<const char*>(split.data()), split.size());
-  write_atomically(path, bytes);
-}
-
 }  // namespace
 
 Dataset resplit(const fs::path& folder, const std::string& split, std::uint64_t seed,
                 bool replace) {
-  const fs::path file = folder / "dataset.json";
   {
+    const DatasetChange change(folder);
     const Dataset dataset = Dataset::open(folder, /*with_split=*/false);
     std::error_code ignored;
     if (!replace && fs::exists(folder / kSplitFile, ignored)) {
@@ -53,17 +45,8 @@ Dataset resplit(const fs::path& folder, const std::string& split, std::uint64_t 
                   folder.string());
     }
     const std::vector<std::uint8_t> nodes = made_split(dataset, split, seed);
-    Json json = read_json(file);
-    if (!json.contains("files")) json["files"] = describe_files(folder, /*with_split=*/false);
-    write_split_file(folder / kSplitFile, nodes);
-    json["splits"] = 1;
-    Json& provenance = json["provenance"];
-    if (provenance.is_null() || provenance.is_object())
-      provenance["split"] = {{"amounts", split}, {"seed", seed}};
-    json["files"][kSplitFile] = describe_file(folder / kSplitFile);
-    json["checksum"] = overall_checksum(json["files"]);
-    add_seal(json);
-    write_json(file, json);
+    change.replace({kSplitFile, "splits", 1, "split", {{"amounts", split}, {"seed", seed}}},
+                   [&](const fs::path& file) { write_npy(file, nodes); });
   }
   return Dataset::open(folder);
 }

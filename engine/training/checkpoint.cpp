@@ -171,17 +171,18 @@ void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint,
   const fs::path path =
       folder_of(run) / ("epoch-" + std::to_string(checkpoint.epoch) + ".safetensors");
   write_atomically(path, to_bytes(checkpoint), [&] {
+    const int newest = newest_checkpoint_epoch(run);
     if (may_write) may_write();
-    const std::vector<Found> others = all_checkpoints(run);
-    if (!others.empty() && others.back().epoch > checkpoint.epoch) {
+    if (newest > checkpoint.epoch) {
       fail_input(
           "{}: a newer checkpoint than that of epoch {}: another process has gone on with "
           "this run",
-          others.back().path.string(), checkpoint.epoch);
+          newest_checkpoint(run)->string(), checkpoint.epoch);
     }
   });
-  // Only now may the older ones go.
-  remove_checkpoints_before(run, checkpoint.epoch);
+  // Only now may the older ones go: this one too, if the process was stopped right before it got
+  // its name, and another one has gone on meanwhile.
+  remove_checkpoints_before(run, newest_checkpoint_epoch(run));
 }
 
 int newest_checkpoint_epoch(const fs::path& run) {

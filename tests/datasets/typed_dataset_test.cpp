@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "base/files.hpp"
+#include "datasets/dataset_change.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "datasets/file_list.hpp"
+#include "datasets/made_features.hpp"
 #include "datasets/partition_folder.hpp"
 #include "datasets/partition_list.hpp"
 #include "datasets/resplit.hpp"
@@ -192,6 +194,26 @@ TEST(TypedDataset, KeepsItsTypesWithAnotherSplit) {
   split.validate();
   EXPECT_EQ(split.info().relations, 5);
   EXPECT_EQ(split.info().splits, 1);
+}
+
+TEST(DatasetChange, OneAtATime) {
+  const TempDir dir;
+  const fs::path folder = dir.path() / "set";
+  write_typed_example(folder, true);
+  const std::string before = read_text(folder / "dataset.json");
+  {
+    const DatasetChange change(folder);
+    for (const std::function<void()>& other : std::vector<std::function<void()>>{
+             [&] { resplit(folder, "0.5,0.25,0.25", 1, /*replace=*/true); },
+             [&] { give_features(folder, parse_feature_source("degree"), 1, /*replace=*/true); }}) {
+      const Error error = thrown_error(other);
+      EXPECT_EQ(error.kind(), ErrorKind::kOption);
+      EXPECT_THAT(error.what(), testing::HasSubstr("another process is changing the dataset"));
+    }
+  }
+  EXPECT_EQ(read_text(folder / "dataset.json"), before);
+  give_features(folder, parse_feature_source("degree"), 1, /*replace=*/true);
+  resplit(folder, "0.5,0.25,0.25", 1, /*replace=*/true).validate();
 }
 
 // A number of types that is stated belongs to what a partition was made from.

@@ -168,6 +168,14 @@ TEST(CheckpointFolder, RefusesToReplaceANewerOne) {
   EXPECT_EQ(names_in(dir.path() / "checkpoint"), std::vector<std::string>{"epoch-10.safetensors"});
 }
 
+// It may have slept right before the rename, where nothing can refuse any more.
+TEST(CheckpointFolder, OneThatComesTooLateGoesAgain) {
+  const TempDir dir;
+  write_checkpoint(dir.path(), checkpoint_at(5),
+                   [&] { write_checkpoint(dir.path(), checkpoint_at(10)); });
+  EXPECT_EQ(names_in(dir.path() / "checkpoint"), std::vector<std::string>{"epoch-10.safetensors"});
+}
+
 TEST(CheckpointFolder, RefusesEveryFlippedBit) {
   const TempDir dir;
   const Json fingerprint = checkpoint_at(5).fingerprint;
