@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 DatasetChange::DatasetChange(const fs::path& folder)
     : folder_(folder), lock_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  // What can't be opened is for those to name who read the dataset.
+  // A folder that can't be opened is for those to name who read the dataset.
   if (lock_ && try_lock(lock_.get()) == LockResult::kHeld) {
     fail_option("{}: another process is changing the dataset; try again when it has ended",
                 folder_.string());
