@@ -72,6 +72,40 @@ VertexCover messages_over(const CsrView& edges, std::int64_t targets) {
   return pays ? cover : all_sources(edges.rows());
 }
 
+// One message of a link: the row of a source, or the partial sum for a target.
+struct LinkMessage {
+  bool is_sum = false;
+  std::int32_t index = 0;
+};
+
+// The messages from one part to another.
+struct Link {
+  VertexCover cover;
+  std::vector<LinkMessage> order;  // in which they travel
+};
+
+Link link_of_rows(std::int64_t sources) {
+  Link link{all_sources(sources), {}};
+  for (std::int32_t s = 0; s < sources; ++s) link.order.push_back({false, s});
+  return link;
+}
+
+// Those come first that the first rows of their receiver need.
+Link link_over(const CsrView& edges, std::int64_t targets) {
+  VertexCover cover = messages_over(edges, targets);
+  if (cover.targets.empty()) return link_of_rows(edges.rows());
+  std::vector<std::vector<std::int32_t>> rows_of(static_cast<std::size_t>(targets));
+  for (std::int32_t s = 0; s < edges.rows(); ++s) {
+    if (cover.sources[s] != 0) rows_of[std::ranges::min(edges.row(s))].push_back(s);
+  }
+  Link link{std::move(cover), {}};
+  for (std::int32_t t = 0; t < targets; ++t) {
+    for (const std::int32_t s : rows_of[t]) link.order.push_back({false, s});
+    if (link.cover.targets[t] != 0) link.order.push_back({true, t});
+  }
+  return link;
+}
+
 // The messages of one direction between this part and the others: `in` is its matrix, `out` that of
 // the other direction, whose rows list who reads this part's nodes.
 class DirectionCover {
@@ -91,13 +125,13 @@ class DirectionCover {
       const bool keeps_rows = recomputation.computes(graph.part, static_cast<int>(peer)) ||
                               recomputation.computes(static_cast<int>(peer), graph.part);
       if (task % 2 == 0) {
-        received_[peer] = keeps_rows ? all_sources(in_.halo.received_from(peer))
-                                     : messages_over(received_edges(peer).view(),
-                                                     std::ssize(sent_to(out_, peer)));
+        received_[peer] =
+            keeps_rows ? link_of_rows(in_.halo.received_from(peer))
+                       : link_over(received_edges(peer).view(), std::ssize(sent_to(out_, peer)));
       } else {
         sent_[peer] = keeps_rows
-                          ? all_sources(std::ssize(sent_to(in_, peer)))
-                          : messages_over(sent_edges(peer).view(), out_.halo.received_from(peer));
+                          ? link_of_rows(std::ssize(sent_to(in_, peer)))
+                          : link_over(sent_edges(peer).view(), out_.halo.received_from(peer));
       }
     });
   }
@@ -142,26 +176,21 @@ class DirectionCover {
     return edges;
   }
 
-  // Each part sends first its rows, then its sums.
   void number_received(LocalMatrix& matrix) {
     matrix.halo.recv_offset = {0};
     row_message_.assign(static_cast<std::size_t>(in_.halo.halo_rows()), kNotSent);
     sum_message_.resize(parts_);
     for (std::size_t peer = 0; peer < parts_; ++peer) {
-      const VertexCover& cover = received_[peer];
+      const Link& link = received_[peer];
       const std::int64_t first = in_.halo.recv_offset[peer];
-      for (std::size_t s = 0; s < cover.sources.size(); ++s) {
-        if (cover.sources[s] == 0) continue;
-        const auto row = static_cast<std::size_t>(first) + s;
-        row_message_[row] = static_cast<std::int32_t>(std::ssize(matrix.halo_ids));
-        matrix.halo_ids.push_back(in_.halo_ids[row]);
-      }
       const std::span<const LocalId> targets = sent_to(out_, peer);
-      sum_message_[peer].assign(cover.targets.size(), kNotSent);
-      for (std::size_t t = 0; t < cover.targets.size(); ++t) {
-        if (cover.targets[t] == 0) continue;
-        sum_message_[peer][t] = static_cast<std::int32_t>(std::ssize(matrix.halo_ids));
-        matrix.halo_ids.push_back(graph_.inner_ids[to_index(targets[t])]);
+      sum_message_[peer].assign(link.cover.targets.size(), kNotSent);
+      for (const auto& [is_sum, index] : link.order) {
+        const std::int64_t row = first + index;
+        (is_sum ? sum_message_[peer][index] : row_message_[row]) =
+            static_cast<std::int32_t>(std::ssize(matrix.halo_ids));
+        matrix.halo_ids.push_back(is_sum ? graph_.inner_ids[to_index(targets[index])]
+                                         : in_.halo_ids[row]);
       }
       matrix.halo.recv_offset.push_back(std::ssize(matrix.halo_ids));
     }
@@ -171,26 +200,25 @@ class DirectionCover {
     matrix.halo.send_offset = {0};
     const std::int64_t first_sum = inner_ + matrix.halo.recv_offset.back();
     std::int64_t all_sums = 0;
-    for (const VertexCover& cover : sent_) all_sums += std::ranges::count(cover.targets, 1);
+    for (const Link& link : sent_) all_sums += std::ranges::count(link.cover.targets, 1);
     ATOLL_ASSERT(first_sum + all_sums < std::numeric_limits<std::int32_t>::max());
     for (std::size_t peer = 0; peer < parts_; ++peer) {
-      const VertexCover& cover = sent_[peer];
+      const Link& link = sent_[peer];
       const std::span<const LocalId> sources = sent_to(in_, peer);
       const Stretch targets = columns_from(out_, inner_, peer);
-      for (std::size_t s = 0; s < cover.sources.size(); ++s) {
-        if (cover.sources[s] != 0) matrix.halo.send_rows.push_back(sources[s]);
-      }
-      std::vector<std::int32_t> sum_of(cover.targets.size(), kNotSent);
+      std::vector<std::int32_t> sum_of(link.cover.targets.size(), kNotSent);
       std::int32_t sums = 0;
-      for (std::size_t t = 0; t < cover.targets.size(); ++t) {
-        if (cover.targets[t] == 0) continue;
-        sum_of[t] = sums++;
+      for (const auto& [is_sum, index] : link.order) {
+        if (!is_sum) {
+          matrix.halo.send_rows.push_back(sources[index]);
+          continue;
+        }
+        sum_of[index] = sums++;
         matrix.halo.send_rows.push_back(
             static_cast<LocalId>(first_sum + std::ssize(matrix.sum_ids)));
-        matrix.sum_ids.push_back(
-            out_.halo_ids[static_cast<std::size_t>(targets.begin - inner_) + t]);
+        matrix.sum_ids.push_back(out_.halo_ids[targets.begin - inner_ + index]);
       }
-      add_sums(matrix.sums, cover, sources, targets, sum_of, sums);
+      add_sums(matrix.sums, link.cover, sources, targets, sum_of, sums);
       matrix.halo.send_offset.push_back(std::ssize(matrix.halo.send_rows));
     }
   }
@@ -280,8 +308,8 @@ class DirectionCover {
   std::int64_t inner_;
   std::size_t parts_;
   // By part: of the edges that come from it and of those that go to it.
-  std::vector<VertexCover> received_;
-  std::vector<VertexCover> sent_;
+  std::vector<Link> received_;
+  std::vector<Link> sent_;
   std::vector<std::int32_t> row_message_;               // by halo row: the message that it is
   std::vector<std::vector<std::int32_t>> sum_message_;  // by part and target
 };

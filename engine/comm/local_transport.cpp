@@ -195,6 +195,7 @@ class LocalPending final : public PendingTransfer {
     while (wait_any() >= 0) {
     }
   }
+  void wait_pieces(int /*last*/) override { wait_all(); }  // a packet is there at once
   std::vector<PacketTimes> packet_times() const override { return packets_; }
 
  private:
@@ -240,9 +241,11 @@ class LocalTransport : public Transport {
  private:
   void begin_work(const OperationLabel& /*label*/) override { job_.add_scopes(job_rank(), 1); }
   void end_work() override { job_.add_scopes(job_rank(), -1); }
-  std::unique_ptr<PendingTransfer> do_all_to_all_v(
-      std::vector<std::span<const std::byte>> sends, std::vector<std::span<std::byte>> receives,
-      const OperationLabel& label, std::shared_ptr<const void> /*keep_alive*/) override {
+  std::unique_ptr<PendingTransfer> do_all_to_all_v(std::vector<std::span<const std::byte>> sends,
+                                                   std::vector<std::span<std::byte>> receives,
+                                                   const OperationLabel& label,
+                                                   std::shared_ptr<const void> /*keep_alive*/,
+                                                   const PacketPieces& /*pieces*/) override {
     job_.throw_if_failed_now(job_rank());
     const TransferId transfer{channel_, next_sequence_++};
     const auto posted = Watchdog::Clock::now();

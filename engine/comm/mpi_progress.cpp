@@ -248,6 +248,17 @@ void MpiProgress::complete(MpiTransfer& transfer, int index, const MPI_Status& s
       return;
     }
   }
+  if (piece.receive) {
+    --transfer.parts_left[static_cast<std::size_t>(piece.part)];
+  } else if (auto& queue = transfer.queued[static_cast<std::size_t>(piece.peer)]; !queue.empty()) {
+    try {
+      transfer.post(transfer, queue.front());
+    } catch (const Error& error) {
+      transfer.failure = error.what();
+      return;
+    }
+    queue.pop_front();
+  }
   auto& packet = (piece.receive ? transfer.receives : transfer.sends)[piece.peer];
   if (--packet.pieces_left > 0) return;
   transfer.done.push_back(

@@ -30,6 +30,7 @@ struct MpiTransfer {
     int peer = 0;
     int bytes = 0;
     bool receive = false;
+    int part = 0;  // of the packet (PacketPieces) that it is of
   };
   std::vector<MPI_Request> requests;  // one per piece, MPI_REQUEST_NULL once complete
   std::vector<Piece> pieces;
@@ -38,7 +39,15 @@ struct MpiTransfer {
     std::int64_t bytes = 0;
   };
   std::vector<Packet> sends, receives;  // by rank
-  int receiving_peers = 0;              // ranks of which pieces are not yet received
+  // Pieces to each rank that wait for the one before them to have left.
+  struct Queued {
+    std::size_t index = 0;  // in `pieces`
+    const std::byte* bytes = nullptr;
+  };
+  std::vector<std::deque<Queued>> queued;
+  std::function<void(MpiTransfer&, const Queued&)> post;  // to be called with MPI's lock
+  std::vector<int> parts_left;                            // pieces to receive, by part
+  int receiving_peers = 0;  // ranks of which pieces are not yet received
   std::size_t pieces_left = 0;
   std::deque<int> arrived;  // peers whose receive is complete and not yet reported
   Watchdog::Clock::time_point posted{};

@@ -22,6 +22,8 @@ namespace {
 // Messages travel in pieces: MPI counts in int, and every piece that arrives is a sign of life, so
 // a slow link does not look like a silent peer.
 constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
+// Smaller packets are there before a poll would let their next piece go.
+constexpr std::size_t kLeastDivided = std::size_t{256} << 10;
 // MPI guarantees tags up to 32767. Messages with the same tag arrive in the order posted, so a tag
 // that comes round again does no harm.
 constexpr std::int64_t kTags = 32768;
@@ -125,6 +127,14 @@ class MpiPending final : public PendingTransfer {
     return peer;
   }
 
+  void wait_pieces(int last) override {
+    progress_.wait(*transfer_, MpiProgress::Awaited::kReceives, [last](MpiTransfer& transfer) {
+      const std::span parts = std::span(transfer.parts_left);
+      const auto first = std::min(parts.size(), static_cast<std::size_t>(last) + 1);
+      return std::ranges::all_of(parts.first(first), [](int left) { return left == 0; });
+    });
+  }
+
   void wait_all() override {
     progress_.wait(*transfer_, MpiProgress::Awaited::kEverything,
                    [](MpiTransfer& transfer) { return transfer.pieces_left == 0; });
@@ -187,6 +197,7 @@ class MpiTransport final : public Transport {
   std::string name() const override { return "mpi"; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  bool divides_packets() const override { return true; }
 
   void abort(int exit_code) noexcept override {
     // Not while the progress thread is inside MPI, unless it never comes back.
@@ -220,16 +231,26 @@ class MpiTransport final : public Transport {
     if (!clean) comm_.leak();
   }
 
-  std::unique_ptr<PendingTransfer> do_all_to_all_v(
-      std::vector<std::span<const std::byte>> sends, std::vector<std::span<std::byte>> receives,
-      const OperationLabel& label, std::shared_ptr<const void> keep_alive) override {
+  std::unique_ptr<PendingTransfer> do_all_to_all_v(std::vector<std::span<const std::byte>> sends,
+                                                   std::vector<std::span<std::byte>> receives,
+                                                   const OperationLabel& label,
+                                                   std::shared_ptr<const void> keep_alive,
+                                                   const PacketPieces& pieces) override {
     auto transfer = std::make_shared<MpiTransfer>();
     transfer->group = group();
     transfer->label = label;
     transfer->keep_alive = std::move(keep_alive);
     transfer->sends.resize(size_);
     transfer->receives.resize(size_);
+    transfer->queued.resize(size_);
+    transfer->parts_left.resize(static_cast<std::size_t>(pieces.count));
     const int tag = static_cast<int>(next_sequence_++ % kTags);
+    transfer->post = [comm = comm_.get(), tag](MpiTransfer& of, const MpiTransfer::Queued& next) {
+      const MpiTransfer::Piece& piece = of.pieces[next.index];
+      check_mpi(MPI_Isend(next.bytes, piece.bytes, MPI_BYTE, piece.peer, tag, comm,
+                          &of.requests[next.index]),
+                "MPI_Isend");
+    };
     progress_->start(transfer, [&](MpiTransfer& started) {
       // Sends first: a message announces itself to its receiver before this rank answers what the
       // peer announced. The other way round, the peer may start to fill its socket on our answer,
@@ -237,11 +258,12 @@ class MpiTransport final : public Transport {
       // Every rank starts with another peer.
       for (int step = 1; step < size_; ++step) {
         const int peer = (rank_ + step) % size_;
-        post_send(started, peer, sends[peer], tag);
+        post_send(started, peer, sends[peer], part_ends(pieces, pieces.send_ends, peer));
       }
       for (int step = 1; step < size_; ++step) {
         const int peer = (rank_ + size_ - step) % size_;
-        post_receive(started, peer, receives[peer], tag);
+        post_receive(started, peer, receives[peer], part_ends(pieces, pieces.receive_ends, peer),
+                     tag);
       }
     });
     return std::make_unique<MpiPending>(*progress_, std::move(transfer));
@@ -280,29 +302,58 @@ class MpiTransport final : public Transport {
     return handle;
   }
 
-  void post_receive(MpiTransfer& transfer, int peer, std::span<std::byte> bytes, int tag) {
+  // By part of the packet; without: it travels whole.
+  static std::span<const std::size_t> part_ends(const PacketPieces& pieces,
+                                                std::span<const std::size_t> ends, int peer) {
+    const auto count = static_cast<std::size_t>(pieces.count);
+    if (ends.empty()) return {};
+    const auto of_peer = ends.subspan(static_cast<std::size_t>(peer) * count, count);
+    return of_peer.back() < kLeastDivided ? std::span<const std::size_t>() : of_peer;
+  }
+
+  // Calls take(bytes, part) for what one call of MPI carries.
+  template <typename Byte, typename Take>
+  static void for_each_piece(std::span<Byte> packet, std::span<const std::size_t> ends,
+                             const Take& take) {
+    const std::size_t whole[] = {packet.size()};
+    if (ends.empty()) ends = whole;
+    std::size_t begin = 0;
+    for (std::size_t part = 0; part < ends.size(); ++part) {
+      while (begin < ends[part]) {
+        const auto piece = packet.subspan(begin, std::min(ends[part] - begin, kPieceBytes));
+        take(piece, static_cast<int>(part));
+        begin += piece.size();
+      }
+    }
+  }
+
+  void post_receive(MpiTransfer& transfer, int peer, std::span<std::byte> bytes,
+                    std::span<const std::size_t> ends, int tag) {
     if (!bytes.empty()) ++transfer.receiving_peers;
-    while (!bytes.empty()) {
-      const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes));
+    for_each_piece(bytes, ends, [&](std::span<std::byte> piece, int part) {
       const int count = static_cast<int>(piece.size());
       MPI_Request request = MPI_REQUEST_NULL;
       check_mpi(MPI_Irecv(piece.data(), count, MPI_BYTE, peer, tag, comm_.get(), &request),
                 "MPI_Irecv");
-      add_piece(transfer, request, {peer, count, true});
-      bytes = bytes.subspan(piece.size());
-    }
+      add_piece(transfer, request, {peer, count, true, part});
+      ++transfer.parts_left[static_cast<std::size_t>(part)];
+    });
   }
 
-  void post_send(MpiTransfer& transfer, int peer, std::span<const std::byte> bytes, int tag) {
-    while (!bytes.empty()) {
-      const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes));
-      const int count = static_cast<int>(piece.size());
-      MPI_Request request = MPI_REQUEST_NULL;
-      check_mpi(MPI_Isend(piece.data(), count, MPI_BYTE, peer, tag, comm_.get(), &request),
-                "MPI_Isend");
-      add_piece(transfer, request, {peer, count, false});
-      bytes = bytes.subspan(piece.size());
-    }
+  // Pieces of a whole packet all at once; of a divided one, each when the one before has left.
+  static void post_send(MpiTransfer& transfer, int peer, std::span<const std::byte> bytes,
+                        std::span<const std::size_t> ends) {
+    bool waits = false;
+    for_each_piece(bytes, ends, [&](std::span<const std::byte> piece, int part) {
+      const MpiTransfer::Queued next{transfer.requests.size(), piece.data()};
+      add_piece(transfer, MPI_REQUEST_NULL, {peer, static_cast<int>(piece.size()), false, part});
+      if (waits) {
+        transfer.queued[static_cast<std::size_t>(peer)].push_back(next);
+      } else {
+        transfer.post(transfer, next);
+      }
+      waits = !ends.empty();
+    });
   }
 
   static void add_piece(MpiTransfer& transfer, MPI_Request request, MpiTransfer::Piece piece) {

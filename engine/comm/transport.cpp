@@ -94,15 +94,28 @@ std::unique_ptr<Transport> Transport::split(int group, const std::string& name) 
 
 std::unique_ptr<PendingTransfer> Transport::all_to_all_v(SendList sends, ReceiveList receives,
                                                          const OperationLabel& label,
-                                                         std::shared_ptr<const void> keep_alive) {
+                                                         std::shared_ptr<const void> keep_alive,
+                                                         PacketPieces pieces) {
   ATOLL_ASSERT(std::ssize(sends) == size() && std::ssize(receives) == size(),
                "{} sends and {} receives for {} ranks", sends.size(), receives.size(), size());
   ATOLL_ASSERT(sends[rank()].empty() && receives[rank()].empty(), "rank {} sends to itself",
                rank());
+  const auto divides = [&](const std::vector<std::size_t>& ends, const auto& packets) {
+    if (ends.empty()) return true;
+    const auto count = static_cast<std::size_t>(pieces.count);
+    bool all = ends.size() == packets.size() * count;
+    for (std::size_t peer = 0; all && peer < packets.size(); ++peer) {
+      const std::span of = std::span(ends).subspan(peer * count, count);
+      all = std::ranges::is_sorted(of) && of.back() == packets[peer].size();
+    }
+    return all;
+  };
+  ATOLL_ASSERT(divides(pieces.send_ends, sends) && divides(pieces.receive_ends, receives),
+               "{} pieces", pieces.count);
   std::int64_t bytes = 0;
   for (const auto& send : sends) bytes += std::ssize(send);
   auto pending =
-      do_all_to_all_v(std::move(sends), std::move(receives), label, std::move(keep_alive));
+      do_all_to_all_v(std::move(sends), std::move(receives), label, std::move(keep_alive), pieces);
   for (Transport* counting = this; counting != nullptr; counting = counting->parent_) {
     counting->bytes_sent_ += bytes;
   }

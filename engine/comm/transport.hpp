@@ -60,8 +60,22 @@ class PendingTransfer {
   virtual int wait_any() = 0;
   // Blocks until all receives and sends are complete; wait_any() then returns -1.
   virtual void wait_all() = 0;
+  // Blocks until the pieces up to this one of all packets are received (PacketPieces); where they
+  // travel whole, all of them.
+  virtual void wait_pieces(int last) = 0;
   // Times of every packet, in no particular order; call after wait_all().
   virtual std::vector<PacketTimes> packet_times() const = 0;
+};
+
+// Packets that are to arrive piece by piece: a piece sets out when the one before it has left, side
+// by side with those for other ranks. A transport may send small ones whole, with their first
+// piece.
+struct PacketPieces {
+  int count = 1;
+  // [ranks * count]: bytes of a packet up to the end of a piece. Both ends of a packet give the
+  // same. Empty: all are whole.
+  std::vector<std::size_t> send_ends = {};
+  std::vector<std::size_t> receive_ends = {};
 };
 
 class Transport {
@@ -71,6 +85,8 @@ class Transport {
   virtual std::string name() const = 0;  // "local", "mpi"
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Whether pieces of packets arrive one after another; else packets are there at once.
+  virtual bool divides_packets() const { return false; }
   // Which ranks of the job these are.
   const std::shared_ptr<const RankGroup>& group() const { return group_; }
 
@@ -101,7 +117,8 @@ class Transport {
   std::unique_ptr<PendingTransfer> all_to_all_v(std::vector<std::span<const std::byte>> sends,
                                                 std::vector<std::span<std::byte>> receives,
                                                 const OperationLabel& label,
-                                                std::shared_ptr<const void> keep_alive = nullptr);
+                                                std::shared_ptr<const void> keep_alive = nullptr,
+                                                PacketPieces pieces = {});
 
   // In-place sum over ranks; every rank gets the same bits, added in rank order whatever the
   // transport (floats are added in double and rounded once). Lengths must be equal on all ranks.
@@ -145,7 +162,8 @@ class Transport {
   virtual void end_work() {}
   virtual std::unique_ptr<PendingTransfer> do_all_to_all_v(
       std::vector<std::span<const std::byte>> sends, std::vector<std::span<std::byte>> receives,
-      const OperationLabel& label, std::shared_ptr<const void> keep_alive) = 0;
+      const OperationLabel& label, std::shared_ptr<const void> keep_alive,
+      const PacketPieces& pieces) = 0;
   // On every rank of this transport once all have agreed: the transport of `members`, in which this
   // rank is `rank`, or null where it is in none. `number`: of the group.
   virtual std::unique_ptr<Transport> do_split(int number, std::shared_ptr<const RankGroup> members,

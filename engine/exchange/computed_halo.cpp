@@ -59,6 +59,9 @@ void ComputedHalo::select(Messages& messages, DistributedOperator& op, bool comp
   }
   messages.device_send_rows = {backend, queue, std::span<const LocalId>(messages.send_rows)};
   op.halo = {messages.recv_offset, messages.send_offset, messages.send_rows, messages.recv_first};
+  op.pieces = 1;
+  op.sent_pieces = {};
+  op.received_pieces = {};
   op.send_rows = messages.device_send_rows.span();
 }
 

@@ -1,6 +1,7 @@
 #include "engine/exchange/distributed_operator.hpp"
 
 #include <cmath>
+#include <utility>
 
 #include "engine/exchange/computed_halo.hpp"
 #include "engine/exchange/halo_return.hpp"
@@ -74,6 +75,22 @@ std::vector<float> row_factors(const LocalGraphView& graph, Normalisation normal
   return row;
 }
 
+// The receiver of a packet says how it is divided.
+void tell_pieces(Transport& transport, std::span<const std::int64_t> received,
+                 std::span<std::int64_t> sent) {
+  if (received.empty()) return;
+  const auto ranks = static_cast<std::size_t>(transport.size());
+  const std::size_t pieces = received.size() / ranks;
+  std::vector<std::span<const std::byte>> sends(ranks);
+  std::vector<std::span<std::byte>> receives(ranks);
+  for (std::size_t peer = 0; peer < ranks; ++peer) {
+    if (static_cast<int>(peer) == transport.rank()) continue;
+    sends[peer] = std::as_bytes(received.subspan(peer * pieces, pieces));
+    receives[peer] = std::as_writable_bytes(sent.subspan(peer * pieces, pieces));
+  }
+  transport.all_to_all_v(std::move(sends), std::move(receives), {"pieces of packets"})->wait_all();
+}
+
 }  // namespace
 
 void make_sums(Backend& backend, Queue& queue, const DistributedOperator& op, MatrixView x) {
@@ -84,7 +101,7 @@ void make_sums(Backend& backend, Queue& queue, const DistributedOperator& op, Ma
 
 GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,
                                Normalisation normalisation, const Recomputation& recomputation,
-                               std::int64_t relations) {
+                               std::int64_t relations, const MarginalGroups& groups) {
   const bool scales_rows = has_row_factors(normalisation);
   const bool scales_columns = has_column_factors(normalisation);
   if (adds_self(normalisation)) {
@@ -101,7 +118,8 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
                           with_outer_ones(host_row_factor_, graph.forward.outer_rows())};
   }
 
-  forward_ = make(backend, queue, graph, graph.forward, Direction::kForward, forward_structure_);
+  forward_ =
+      make(backend, queue, graph, graph.forward, Direction::kForward, groups, forward_structure_);
   forward_.matrix.row_scale = row_factor_.span();
   forward_.matrix.col_scale = forward_col_scale_.span();
   forward_.row_scale = host_row_factor_;
@@ -121,7 +139,9 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   };
   // All rows at once is how they run without overlap.
   const auto prepare = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
-    const RowRange ranges[] = {op.central, op.marginal, {0, op.inner()}};
+    std::vector<RowRange> ranges = {op.central, op.marginal, {0, op.inner()}};
+    std::int64_t begin = op.marginal.begin;
+    for (const std::int64_t end : groups) ranges.push_back({std::exchange(begin, end), end});
     prepare_matrix(op.matrix, matrix.csr, ranges);
     const RowRange all[] = {{0, op.sums.rows}};
     if (op.sums.rows > 0) prepare_matrix(op.sums, matrix.sums, all);
@@ -151,8 +171,8 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
     backward_ = forward_;
     backward_.direction = Direction::kBackward;
   } else {
-    backward_ =
-        make(backend, queue, graph, graph.backward, Direction::kBackward, backward_structure_);
+    backward_ = make(backend, queue, graph, graph.backward, Direction::kBackward, groups,
+                     backward_structure_);
   }
   // S^T = diag(c) (A^T + diag(self)) diag(r); only the symmetric one has c.
   backward_.matrix.row_scale = scales_columns ? row_factor_.span() : std::span<const float>();
@@ -177,13 +197,17 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
 GraphOperators::~GraphOperators() = default;
 
 void GraphOperators::connect(Backend& backend, Queue& queue, Transport& transport) {
+  for (Structure* structure : {&forward_structure_, &backward_structure_}) {
+    tell_pieces(transport, structure->received_pieces, structure->sent_pieces);
+  }
   if (computed_halo_ == nullptr || forward_.message_scale.empty()) return;
   computed_halo_->fetch_factors(backend, queue, transport, host_row_factor_);
 }
 
 DistributedOperator GraphOperators::make(Backend& backend, Queue& queue,
                                          const LocalGraphView& graph, const LocalMatrixView& matrix,
-                                         Direction direction, Structure& structure) {
+                                         Direction direction, const MarginalGroups& groups,
+                                         Structure& structure) {
   structure.row_ptr = {backend, queue, matrix.csr.row_ptr};
   structure.col_idx = {backend, queue, matrix.csr.col_idx};
   structure.values = {backend, queue, matrix.csr.values};
@@ -201,6 +225,13 @@ DistributedOperator GraphOperators::make(Backend& backend, Queue& queue,
   op.send_rows = structure.send_rows.span();
   op.central = {0, graph.central};
   op.marginal = {graph.central, graph.inner()};
+  if (!groups.empty()) {
+    structure.received_pieces = needed_messages(graph, matrix, groups);
+    structure.sent_pieces.resize(structure.received_pieces.size());
+    op.pieces = static_cast<int>(groups.size());
+    op.received_pieces = structure.received_pieces;
+    op.sent_pieces = structure.sent_pieces;
+  }
   if (matrix.sums.rows() == 0) return op;
   structure.sum_row_ptr = {backend, queue, matrix.sums.row_ptr};
   structure.sum_col_idx = {backend, queue, matrix.sums.col_idx};

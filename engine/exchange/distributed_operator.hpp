@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/tensor/tensor.hpp"
-#include "partition/local_graph.hpp"
+#include "partition/arrival.hpp"
 #include "partition/recomputation.hpp"
 
 namespace atl {
@@ -37,6 +37,11 @@ struct DistributedOperator {
   SparseOperator sums;
   RowRange central;
   RowRange marginal;
+  // Where packets travel in pieces, one for each group of marginal rows: how many messages of a
+  // packet are in its pieces up to this one, [ranks * pieces]. Empty: packets travel whole.
+  int pieces = 1;
+  std::span<const std::int64_t> sent_pieces = {};
+  std::span<const std::int64_t> received_pieces = {};
 
   std::int64_t inner() const { return matrix.rows; }
   // Inner rows, halo rows, and the sums that are made to be sent.
@@ -87,10 +92,11 @@ constexpr bool adds_self(Normalisation n) {
 // Error{kInput} naming a node whose in-edges have weights of negative sum.
 class GraphOperators {
  public:
-  // relations: of kRelations, how many types edges have.
+  // relations: of kRelations, how many types edges have. groups: of marginal rows, by which packets
+  // are divided.
   GraphOperators(Backend& backend, Queue& queue, const LocalGraphView& graph,
                  Normalisation normalisation, const Recomputation& recomputation = {},
-                 std::int64_t relations = 0);
+                 std::int64_t relations = 0, const MarginalGroups& groups = {});
   ~GraphOperators();
   GraphOperators(const GraphOperators&) = delete;
   GraphOperators& operator=(const GraphOperators&) = delete;
@@ -103,7 +109,8 @@ class GraphOperators {
   const RelationOperators* relations() const { return relations_.get(); }
   // Halo rows that are not fetched but computed here; null: none on any rank.
   const ComputedHalo* computed_halo() const { return computed_halo_.get(); }
-  // Asks other ranks for what computing these rows needs, if there are any. Collective; once.
+  // Asks other ranks for what computing these rows needs, if there are any, and tells them how to
+  // divide packets. Collective; once.
   void connect(Backend& backend, Queue& queue, Transport& transport);
 
  private:
@@ -118,10 +125,12 @@ class GraphOperators {
     ConstDeviceArray<std::int32_t> sum_col_idx;
     ConstDeviceArray<float> sum_values;
     ConstDeviceArray<GlobalId> message_ids;
+    std::vector<std::int64_t> sent_pieces;
+    std::vector<std::int64_t> received_pieces;
   };
   DistributedOperator make(Backend& backend, Queue& queue, const LocalGraphView& graph,
                            const LocalMatrixView& matrix, Direction direction,
-                           Structure& structure);
+                           const MarginalGroups& groups, Structure& structure);
 
   Structure forward_structure_;
   Structure backward_structure_;

@@ -61,6 +61,12 @@ class PendingExactExchange final : public PendingExchange {
         direction_(direction),
         bytes_(bytes) {}
 
+  void finish_groups(int last) override {
+    if (packets_ == nullptr) return;
+    const ScopedSpan span(trace_, "wait", tag_, to_string(direction_));
+    packets_->finish_pieces(last);
+  }
+
   void finish() override {
     if (packets_ == nullptr) return;
     {
@@ -118,12 +124,21 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   }
   // Padding travels, too: so rows are received where they are needed.
   const std::int64_t row_bytes = padded_columns(x.cols) * bytes_of(x.dtype);
+  const auto ends = [&](std::span<const std::int64_t> messages) {
+    std::vector<std::size_t> bytes;
+    for (const std::int64_t count : messages) {
+      bytes.push_back(static_cast<std::size_t>(count * row_bytes));
+    }
+    return bytes;
+  };
+  PacketPieces pieces{op.pieces, ends(op.sent_pieces), ends(op.received_pieces)};
   ScopedSpan span(rank_.trace, "post", tag, direction, SpanOf::kHost);
   span.set_bytes(op.halo.sent_rows() * row_bytes);
   const TraceTag received{round.epoch, channel.layer, -1, rank_.transport.rank(), channel.number};
   return std::make_unique<PendingExactExchange>(
       packets_.begin(slot, std::move(sends), std::move(receives),
-                     {"halo exchange", direction, channel.layer, round.epoch}, memory_),
+                     {"halo exchange", direction, channel.layer, round.epoch}, memory_,
+                     std::move(pieces)),
       rank_.trace, received, channel.direction, op.halo.halo_rows() * row_bytes);
 }
 

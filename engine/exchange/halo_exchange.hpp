@@ -66,6 +66,10 @@ class PendingExchange {
   // Returns when work queued afterwards will find the halo rows there. May be called again: does
   // nothing then.
   virtual void finish() = 0;
+  // The same of the halo rows that the groups of marginal rows up to this one need, which are those
+  // of so many pieces of each packet: others may still be written. A mode that can't see pieces
+  // come waits for all.
+  virtual void finish_groups(int /*last*/) { finish(); }
 };
 
 // Rows of x are those of op, halo included. Where there are halo rows they lie as those of a

@@ -15,6 +15,9 @@ class HostPackets final : public PendingPackets {
  public:
   explicit HostPackets(std::unique_ptr<PendingTransfer> transfer)
       : transfer_(std::move(transfer)) {}
+  void finish_pieces(int last) override {
+    if (transfer_ != nullptr) transfer_->wait_pieces(last);
+  }
   void finish() override {
     if (transfer_ == nullptr) return;
     transfer_->wait_all();
@@ -87,21 +90,22 @@ class StagedPackets final : public PendingPackets {
   StagedPackets(const Rank& rank, Queue& copies, std::vector<std::span<const std::byte>> sends,
                 std::vector<std::span<std::byte>> arrivals,
                 std::vector<std::span<std::byte>> receives, const OperationLabel& label,
-                std::shared_ptr<const void> keep_alive)
+                std::shared_ptr<const void> keep_alive, PacketPieces pieces)
       : rank_(rank),
         copies_(copies),
         sends_(std::move(sends)),
         arrivals_(std::move(arrivals)),
         receives_(std::move(receives)),
         label_(label),
-        keep_alive_(std::move(keep_alive)) {}
+        keep_alive_(std::move(keep_alive)),
+        pieces_(std::move(pieces)) {}
 
   void finish() override {
     if (finished_) return;
     finished_ = true;
     rank_.backend.synchronize(copies_);
     const auto transfer =
-        rank_.transport.all_to_all_v(sends_, arrivals_, label_, std::move(keep_alive_));
+        rank_.transport.all_to_all_v(sends_, arrivals_, label_, std::move(keep_alive_), pieces_);
     for (int peer = transfer->wait_any(); peer >= 0; peer = transfer->wait_any()) {
       const auto p = static_cast<std::size_t>(peer);
       rank_.backend.copy(copies_, receives_[p].data(), arrivals_[p].data(),
@@ -121,6 +125,7 @@ class StagedPackets final : public PendingPackets {
   std::vector<std::span<std::byte>> receives_;     // on the device
   OperationLabel label_;
   std::shared_ptr<const void> keep_alive_;
+  PacketPieces pieces_;  // others may see them come
   std::vector<PacketTimes> times_;
   bool finished_ = false;
 };
@@ -148,7 +153,8 @@ std::unique_ptr<PendingPackets> PacketTransfer::begin(int slot,
                                                       std::vector<std::span<const std::byte>> sends,
                                                       std::vector<std::span<std::byte>> receives,
                                                       const OperationLabel& label,
-                                                      std::shared_ptr<const void> keep_alive) {
+                                                      std::shared_ptr<const void> keep_alive,
+                                                      PacketPieces pieces) {
   if (rank_.device != nullptr) {
     rank_.device->all_to_all_v(sends, receives, label);
     return std::make_unique<DevicePackets>(rank_.backend, rank_.queue, *rank_.device);
@@ -156,7 +162,7 @@ std::unique_ptr<PendingPackets> PacketTransfer::begin(int slot,
   if (rank_.backend.host_accessible()) {
     rank_.backend.synchronize(rank_.queue);
     return std::make_unique<HostPackets>(rank_.transport.all_to_all_v(
-        std::move(sends), std::move(receives), label, std::move(keep_alive)));
+        std::move(sends), std::move(receives), label, std::move(keep_alive), std::move(pieces)));
   }
   std::shared_ptr<Staging>& staging = staging_[slot];
   if (staging == nullptr) staging = std::make_shared<Staging>();
@@ -180,7 +186,8 @@ std::unique_ptr<PendingPackets> PacketTransfer::begin(int slot,
     from += receive.size();
   }
   return std::make_unique<StagedPackets>(rank_, *staging_queue_, std::move(staged_sends),
-                                         std::move(arrivals), std::move(receives), label, staging);
+                                         std::move(arrivals), std::move(receives), label, staging,
+                                         std::move(pieces));
 }
 
 }  // namespace atl

@@ -18,6 +18,8 @@ class PendingPackets {
   // Returns when work queued afterwards on the compute queue will see all received packets. May be
   // called again: does nothing then.
   virtual void finish() = 0;
+  // The same for the pieces of packets up to this one, alone where the host sees them come.
+  virtual void finish_pieces(int /*last*/) { finish(); }
   // Times of each packet; call after finish(). Empty for a DeviceTransport, which knows only when
   // the exchange as a whole was done.
   virtual std::vector<PacketTimes> packet_times() const { return {}; }
@@ -40,11 +42,12 @@ class PacketTransfer {
 
   // Sends sends[r] to rank r, received as receives[r] there: memory of the backend, filled by the
   // packing queue. `slot` names the exchange: one per slot is under way at a time, and its staging
-  // memory is kept. keep_alive: see Transport::all_to_all_v.
+  // memory is kept. keep_alive, pieces: see Transport::all_to_all_v.
   std::unique_ptr<PendingPackets> begin(int slot, std::vector<std::span<const std::byte>> sends,
                                         std::vector<std::span<std::byte>> receives,
                                         const OperationLabel& label,
-                                        std::shared_ptr<const void> keep_alive);
+                                        std::shared_ptr<const void> keep_alive,
+                                        PacketPieces pieces = {});
 
  private:
   struct Staging;

@@ -29,6 +29,7 @@ class DevicePending final : public PendingTransfer {
     device_.wait(device_.queue());
     unreported_.clear();
   }
+  void wait_pieces(int /*last*/) override { wait_all(); }
   // Transfers between devices are seen as one.
   std::vector<PacketTimes> packet_times() const override { return {}; }
 

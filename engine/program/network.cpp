@@ -37,11 +37,7 @@ Channel channel_of(const Program& program, Value value) {
 
 Network::Network(Program training, Program evaluation, const NetworkOptions& options,
                  const Rank& rank, const LocalGraphView& graph, ConstMatrixView features)
-    : options_(options),
-      rank_(rank),
-      state_(training, options.dtype, options.recomputation, options.covers_messages, rank, graph,
-             features) {
-  state_.divide_marginal(options.marginal_groups);
+    : options_(options), rank_(rank), state_(training, options, rank, graph, features) {
   training_ = prepare(std::move(training));
   evaluation_ = prepare(std::move(evaluation));
   ATOLL_ASSERT(training_.layout.kept_elements == evaluation_.layout.kept_elements);
@@ -75,7 +71,7 @@ Network::~Network() = default;
 
 Network::Pass Network::prepare(Program program) const {
   Pass pass;
-  pass.schedule = schedule(program, options_.marginal_groups);
+  pass.schedule = schedule(program, std::max(1, static_cast<int>(state_.groups.size())));
   pass.layout = atl::allocate(program, pass.schedule, state_.shape.rows, options_.sharing);
   pass.ends = last_instants(program, pass.schedule);
   pass.program = std::move(program);
@@ -265,16 +261,17 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
                                      channel_of(pass.program, value), round)});
       if (!round.overlap) under_way_.back().messages->finish();
     }
-    for (const Value value : block.finishes) finish(pass, value);
+    for (const Value value : block.finishes) finish(pass, value, block.finished_group);
   }
 }
 
-void Network::finish(const Pass& pass, Value value) {
+void Network::finish(const Pass& pass, Value value, int group) {
   const auto is_it = [&](const UnderWay& messages) {
     return messages.pass == &pass && messages.value == value;
   };
   const auto found = std::ranges::find_if(under_way_, is_it);
   ATOLL_ASSERT(found != under_way_.end(), "no messages for {}", to_string(pass.program, value));
+  if (group >= 0) return found->messages->finish_groups(group);
   found->messages->finish();
   under_way_.erase(found);
 }

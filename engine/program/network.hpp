@@ -12,17 +12,6 @@
 
 namespace atl {
 
-struct NetworkOptions {
-  DType dtype = DType::kF32;
-  Recomputation recomputation = {};    // that the programs were made for
-  bool covers_messages = false;        // see RankState
-  Sharing sharing = Sharing::kPacked;  // of memory between values
-  int marginal_groups = 1;             // see schedule(): as many rows each
-  // Tests: fills the place of a value with NaN as soon as nothing needs it any more, in the order
-  // of the queue.
-  bool poisons_dead_values = false;
-};
-
 // Columns that messages of a layer have in one epoch of training, kept aggregates not counted, and
 // rows that this rank sends of each.
 struct LayerMessages {
@@ -150,7 +139,7 @@ class Network {
   void run_blocks(const Execution& execution, std::span<const Block> blocks);
   void run_call(const Execution& execution, RankViews& views, Runner& runner, const Call& call);
   void run_copy(const RankViews& views);
-  void finish(const Pass& pass, Value value);
+  void finish(const Pass& pass, Value value, int group);
   std::span<const Block> backward_blocks() const;
   std::span<const Block> step_blocks() const;
   ConstMatrixView inner_rows_of(Value value) const;  // of the last run_forward()

@@ -72,6 +72,8 @@ struct Rule {
   // It adds to gradients on the way, or, of sources, what other ranks return: its marginal rows are
   // computed all at once.
   bool sums = false;
+  // Libraries add up its products in an order that may depend on how many rows there are: the same.
+  bool is_product = false;
   // It does nothing with rows of neighbours but add them up, so messages may be partial sums.
   bool adds_neighbours = false;
   bool is_leaf = false;     // no operation computes its value

@@ -1,6 +1,7 @@
 #include "engine/program/rank_state.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/exchange/halo_return.hpp"
 #include "engine/exchange/relation_operators.hpp"
@@ -35,6 +36,14 @@ std::vector<float> means_of_features(const LocalGraphView& graph) {
   return means;
 }
 
+MarginalGroups equal_groups(const LocalGraphView& graph, int count) {
+  MarginalGroups groups;
+  for (int group = 1; group <= count; ++group) {
+    groups.push_back(graph.central + graph.marginal() * group / count);
+  }
+  return groups;
+}
+
 }  // namespace
 
 EdgeFeatures::EdgeFeatures(const Rank& rank, ConstDeviceArray<float> values, std::int64_t columns,
@@ -53,28 +62,36 @@ ConstMatrixView EdgeFeatures::matrix() const {
           DType::kF32};
 }
 
-RankState::RankState(const Program& training, DType dtype_, const Recomputation& recomputation,
-                     bool covers, const Rank& rank_, const LocalGraphView& graph,
-                     ConstMatrixView features_)
+RankState::RankState(const Program& training, const NetworkOptions& options, const Rank& rank_,
+                     const LocalGraphView& graph, ConstMatrixView features_)
     : rank(rank_),
-      dtype(dtype_),
+      dtype(options.dtype),
       features(features_),
       // Libraries of devices are slow where rows start anywhere; a CPU arranges operands anew.
       own_parameters(std::make_unique<ParameterStore>(
-          dtype_, /*pads_operands=*/!rank_.backend.host_accessible())),
+          options.dtype, /*pads_operands=*/!rank_.backend.host_accessible())),
       parameters(*own_parameters) {
-  const bool sends = std::ranges::any_of(training.operations, &Operation::needs_messages);
-  if (covers && sends && graph.parts > 1) covered.emplace(graph, recomputation);
+  const Recomputation& recomputation = options.recomputation;
+  const bool sends =
+      graph.parts > 1 && std::ranges::any_of(training.operations, &Operation::needs_messages);
+  if (options.covers_messages && sends) covered.emplace(graph, recomputation);
   if (covered && !covered->saves()) covered.reset();
   const LocalGraphView messages = covered ? covered->view() : graph;
   in_edges = messages.forward.csr;
+  // All ranks divide packets alike, those that no cover saves messages, too.
+  const bool is_ordered = options.covers_messages || options.arrival == Arrival::kOn;
+  if (sends && is_ordered && options.arrival != Arrival::kOff) {
+    groups = marginal_groups(messages);
+  } else if (options.equal_groups > 1) {
+    groups = equal_groups(messages, options.equal_groups);
+  }
   for (const Operation& op : training.operations) {
     const Normalisation normalisation = op.messages.normalisation;
     if (!op.needs_messages() || operators.contains(normalisation)) continue;
     const auto* relations = std::get_if<Relations>(&op.attributes);
     operators[normalisation] = std::make_unique<GraphOperators>(
         rank.backend, rank.queue, messages, normalisation, recomputation,
-        relations == nullptr ? 1 : relations->count);
+        relations == nullptr ? 1 : relations->count, groups);
     if (op.constant) computed_halo = operators[normalisation]->computed_halo();
   }
   const std::int64_t columns = graph.forward.edge_feature_columns;
@@ -106,6 +123,11 @@ RankState::RankState(const Program& training, DType dtype_, const Recomputation&
            .marginal = graph.inner() - graph.central,
            .marginal_edges = edges - in_edges.row_ptr[graph.central],
            .weighted = !graph.forward.csr.values.empty()};
+  std::int64_t begin = graph.central;
+  for (const std::int64_t end : groups) {
+    const RowRange range{std::exchange(begin, end), end};
+    shape.groups.push_back({range, in_edges.row_ptr[range.end] - in_edges.row_ptr[range.begin]});
+  }
   for (const DeclaredParameter& p : training.parameters) {
     if (p.composition.present()) {
       parameters.declare_composed(p.name, p.layer, p.rows, p.columns, p.composition);
@@ -128,15 +150,6 @@ RankState::RankState(DType dtype_, const Rank& rank_, ParameterStore& parameters
       features(),
       shape({.rows = {.inner = inner}}),
       parameters(parameters_) {}
-
-void RankState::divide_marginal(int groups) {
-  const std::int64_t first = shape.central();
-  for (int group = 0; group < groups; ++group) {
-    const RowRange range{first + shape.marginal * group / groups,
-                         first + shape.marginal * (group + 1) / groups};
-    shape.groups.push_back({range, in_edges.row_ptr[range.end] - in_edges.row_ptr[range.begin]});
-  }
-}
 
 void RankState::allocate() {
   if (own_parameters != nullptr) parameters.allocate(rank.backend, rank.queue, rank.seed);

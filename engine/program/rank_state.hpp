@@ -17,6 +17,19 @@
 
 namespace atl {
 
+struct NetworkOptions {
+  DType dtype = DType::kF32;
+  Recomputation recomputation = {};    // that the programs were made for
+  bool covers_messages = false;        // messages are those of a CoveredGraph; the programs
+                                       // only_adds_neighbours() then
+  Sharing sharing = Sharing::kPacked;  // of memory between values
+  Arrival arrival = Arrival::kOff;     // kAuto: where messages are covered
+  int equal_groups = 1;                // without arrival: of marginal rows; more than 1 in tests
+  // Tests: fills the place of a value with NaN as soon as nothing needs it any more, in the order
+  // of the queue.
+  bool poisons_dead_values = false;
+};
+
 // One batch norm in the backend's memory.
 struct NormState {
   std::string name;  // "layers.0.norm"
@@ -47,18 +60,15 @@ class EdgeFeatures {
 
 struct RankState {
   // For the model of this program of training. features [inner, F]: in the backend's memory, of
-  // type `dtype`; they, the rank and the graph must outlive it. covers: messages are those of a
-  // CoveredGraph; the program only_adds_neighbours() then.
-  RankState(const Program& training, DType dtype, const Recomputation& recomputation, bool covers,
-            const Rank& rank, const LocalGraphView& graph, ConstMatrixView features);
+  // type options.dtype; they, the rank and the graph must outlive it.
+  RankState(const Program& training, const NetworkOptions& options, const Rank& rank,
+            const LocalGraphView& graph, ConstMatrixView features);
   // For a program of pairs of `inner` rows, and of rows of other ranks. The store must outlive it.
   RankState(DType dtype, const Rank& rank, ParameterStore& parameters, std::int64_t inner);
   // Takes memory, draws the parameters if they are its own, and asks other ranks for what computed
   // rows need. Collective.
   void allocate();
 
-  // Divides the marginal rows into so many groups.
-  void divide_marginal(int groups);
   // The operator that an aggregate multiplies with, and which rows travel for it.
   const DistributedOperator& operator_of(const Operation& aggregate) const;
 
@@ -66,6 +76,7 @@ struct RankState {
   DType dtype;
   ConstMatrixView features;
   ConstMatrixView node_parameters = {};  // instead, where they are trained
+  MarginalGroups groups = {};
   std::optional<CoveredGraph> covered = {};
   CsrView in_edges = {};  // of the operators
   std::map<Normalisation, std::unique_ptr<GraphOperators>> operators = {};

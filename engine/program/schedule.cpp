@@ -191,35 +191,35 @@ class Scheduler {
       if (program_.at(v).decided.for_placed) central.calls.push_back({v, Rows::kPlaced});
     }
     add("spmm central", aggregates, Rows::kCentral);
-    add("complete central", after, Rows::kCentral).finishes = aggregates;
-    if (marginal_groups_ == 1) {
-      add("spmm marginal", aggregates, Rows::kMarginal);
-      add("complete marginal", after, Rows::kMarginal);
-      return;
-    }
+    Block* before_next = &add("complete central", after, Rows::kCentral);
     const auto [grouped, whole] = by_groups(aggregates);
     const auto [grouped_after, whole_after] = by_groups(after);
-    for (int group = 0; group < marginal_groups_; ++group) {
+    const int groups = grouped.empty() ? 0 : marginal_groups_;
+    for (int group = 0; group < groups; ++group) {
+      before_next->finishes = aggregates;
+      before_next->finished_group = group + 1 < groups ? group : -1;
       add("spmm marginal", grouped, Rows::marginal_group(group));
-      add("complete marginal", grouped_after, Rows::marginal_group(group));
+      before_next = &add("complete marginal", grouped_after, Rows::marginal_group(group));
     }
+    if (groups == 0) before_next->finishes = aggregates;
     add("spmm marginal", whole, Rows::kMarginal);
     add("complete marginal", whole_after, Rows::kMarginal);
   }
 
-  // Those that may run group by group, and the rest: what adds to sums, what depends on that, and
-  // what would write over a value before that has read it.
+  // Those that may run group by group, and the rest: what adds to sums, is a product or fills halo
+  // rows, what depends on that, and what would write over a value before that has read it.
   std::pair<std::vector<Value>, std::vector<Value>> by_groups(const std::vector<Value>& values) {
     std::pair<std::vector<Value>, std::vector<Value>> both;
+    if (marginal_groups_ == 1) return {{}, values};
     for (const Value v : values) {
       const Operation& op = program_.at(v);
       // Halo rows are made all at once.
-      const bool sums =
-          reach_of(op) == Reach::kSum || op.rule->sums || op.rule->part == Part::kHalo;
+      const bool whole = reach_of(op) == Reach::kSum || op.rule->sums || op.rule->is_product ||
+                         op.rule->part == Part::kHalo || op.fills_halo() != kNoValue;
       const bool overwrites = op.rule->may_be_in && read_whole_.contains(op.inputs[0]);
       const bool adds =
           op.decided.added_to != kNoValue && read_whole_.contains(op.decided.added_to);
-      const bool waits = sums || overwrites || adds ||
+      const bool waits = whole || overwrites || adds ||
                          any_read(op, [&](Value read) { return whole_.contains(read); });
       if (waits) {
         whole_.insert(v);

@@ -18,15 +18,14 @@ struct Rows {
   static const Rows kCentral;   // the others
   static const Rows kComputed;  // halo rows that this rank computes (ComputedHalo)
   static const Rows kPlaced;    // the same where they lie among halo rows
-  // Marginal rows may be divided into groups, one behind the other; some may be empty.
+  // Marginal rows may be divided into groups, one behind the other; some may be empty
+  // (partition/arrival.hpp).
   static constexpr Rows marginal_group(int group) { return {kFixed + group}; }
 
   constexpr bool is_marginal_group() const { return number >= kFixed; }
   constexpr int group() const { return number - kFixed; }
-  // True of the first range whose rows may have neighbours among halo rows.
-  constexpr bool begins_marginal() const {
-    return number != kCentralNumber && !(is_marginal_group() && group() > 0);
-  }
+  // Whether its rows may have neighbours among halo rows.
+  constexpr bool reads_halo() const { return number != kCentralNumber; }
   constexpr auto operator<=>(const Rows&) const = default;
 
  private:
@@ -54,6 +53,8 @@ struct Block {
   // Aggregates whose messages set out, or are waited for, after the calls.
   std::vector<Value> begins;
   std::vector<Value> finishes;
+  // The last marginal group whose messages `finishes` waits for; -1: for all messages.
+  int finished_group = -1;
 };
 
 struct Schedule {
@@ -79,8 +80,9 @@ struct Schedule {
 //   A(marginal); begin H; (P - A)(marginal); P(central); H(central); C(central); finish H;
 //   H(marginal); C(marginal)
 //
-// With several marginal groups, H and C run group by group, but for what adds to a sum, and what
-// depends on that: it runs over all marginal rows at last, so that sums have the same bits.
+// With several marginal groups, H and C run group by group, each when its messages have come, but
+// for what adds to a sum or multiplies by a matrix, what computes values of all halo rows, and what
+// depends on these: they run over all marginal rows at last, so that the bits are the same.
 //
 // Sums that are added to range by range are added to in this order. Computed rows come last in a
 // scope.

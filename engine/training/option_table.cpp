@@ -153,6 +153,12 @@ Table machine_options() {
        .group = "Messages",
        .help = "Hide messages behind central work",
        .value = TrainRow::on_or_off(ATOLL_FIELD(overlap))},
+      {.name = "arrival",
+       .group = "Messages",
+       .help = "Compute marginal rows whose messages have come while others are under way; the "
+               "numbers are the same: auto (where the host sees each packet come), on or off",
+       .value =
+           TrainRow::name_of(ATOLL_FIELD(arrival), {Arrival::kAuto, Arrival::kOn, Arrival::kOff})},
       {.name = "backend",
        .group = "Machine",
        .help = "auto, reference, cpu or cuda; or one per rank: cuda,cpu",

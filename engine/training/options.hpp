@@ -36,6 +36,7 @@ struct TrainOptions {
   // How it is computed: the numbers stay within rounding.
   SumRoute gradient_sum;  // over ranks
   bool overlap = true;
+  Arrival arrival = Arrival::kAuto;
   std::string exchange = "exact";
   BitOptions message_bits;        // of `quantized`
   std::string backend = "auto";   // or one per rank, separated by commas

@@ -30,6 +30,13 @@ std::int64_t outputs_of(const TrainOptions& options, const RankData& data) {
   return data.links() != nullptr ? options.model.hidden : 0;
 }
 
+// A device that receives packets itself sees only when the last has come.
+Arrival arrival_of(const TrainOptions& options, const Transport& transport,
+                   const DeviceTransport* device) {
+  const bool sees_pieces = transport.divides_packets() && device == nullptr;
+  return options.arrival == Arrival::kAuto && !sees_pieces ? Arrival::kOff : options.arrival;
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
@@ -59,7 +66,8 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
                {.dtype = model_.dtype,
                 .recomputation = model_.recomputation,
-                .covers_messages = covers_messages(model_, model_program(model_, Pass::kTraining))},
+                .covers_messages = covers_messages(model_, model_program(model_, Pass::kTraining)),
+                .arrival = arrival_of(options, transport, device)},
                rank_, data.graph(), data.features()),
       metric_(chosen_metric(options.loss, data.dataset().task)),
       loss_(make_loss()),

@@ -144,6 +144,12 @@ class HelpTest(unittest.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         return result.stdout.splitlines()
 
+    def test_the_storm_of_contradictions_has_values_for_all_options(self):
+        sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../storm"))
+        import pairs
+        known = pairs.pairs_of(lambda command: run([command, "--help-all"], ".").stdout)
+        self.assertGreater(len(known), 100)
+
     def test_completion(self):
         self.assertEqual(self.completed("tr"), ["train", "trace"])
         self.assertIn("export", self.completed(""))

@@ -55,6 +55,22 @@ class MessagesTest(OneFolderTest):
                                        delta=(1e-2 if options == ["--bits", "8"] else 1e-5) * rows["loss"])
             self.assertLess(epochs["cover"][-1]["bytes_sent"], .9 * epochs["rows"][-1]["bytes_sent"])
 
+    def test_rows_computed_as_messages_arrive_have_the_same_bits(self):
+        # Packets of narrow rows are too small to be divided.
+        wide = ["512" if word == "16" else word for word in TRAIN]
+        train = ["train", "data/arxiv", *wide, "--epochs", "3"]
+        for options in ([], ["--bits", "8"], ["--model", "gatv2", "--heads", "4"]):
+            weights = []
+            for arrival in ("off", "on"):
+                name = f"{arrival}-{'-'.join(options)}"
+                result = run([*train, *options, "--arrival", arrival, "--run-dir", name], self.folder,
+                             ranks=3)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                with open(os.path.join(self.folder, name, "model.safetensors"), "rb") as file:
+                    header = int.from_bytes(file.read(8), "little")
+                    weights.append(file.read()[header:])
+            self.assertTrue(weights[0] == weights[1], options)
+
     def test_the_partition_tells_how_many_there_are(self):
         text = self.succeed("partition", "data/arxiv", "--parts", "3", "--seed", "2")
         found = re.search(r"messages forward: (\d+) rows, or (\d+) \(([\d.]+) %\) where (\d+) are "

@@ -140,8 +140,8 @@ class Fixture:
 
 
 def make_pair_files(program, folder):
-    """Files for two ranks to contradict each other: another dataset, run, calibration, plan and
-    configuration."""
+    """Files for two ranks to contradict each other: another dataset, run, calibration, plan, model,
+    cut and configuration."""
     run_plainly(program, ["generate", "sbm", "--nodes", str(NODES), "--features", "8", "--classes",
                           "4", "--seed", "5", "--out", "other"], folder)
     run_plainly(program, [*TRAIN, "--epochs", "2", "--seed", "3", "--run-dir", "run-2"], folder)
@@ -158,6 +158,12 @@ def make_pair_files(program, folder):
     for name, lr in (("one.toml", 0.1), ("two.toml", 0.2)):
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(f"lr = {lr}\n")
+    for name, hidden in (("model.toml", 8), ("model-2.toml", 16)):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(f'[[layer]]\nconvolution = "gcn"\ncolumns = {hidden}\n[[layer]]\n')
+    for name, first in (("parts.npy", 0), ("parts-2.npy", 1)):
+        write_npy(os.path.join(folder, name), "<i4", f"{NODES},",
+                  b"".join(struct.pack("<i", (first + node) % 2) for node in range(NODES)))
 
 
 def make_source(folder):

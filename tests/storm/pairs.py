@@ -18,8 +18,9 @@ QUANTIZED = ["--exchange", "quantized"]
 COMPANY = {
     "bits": QUANTIZED, "lambda": QUANTIZED, "reassign-every": QUANTIZED, "sensitivity": QUANTIZED,
     "lr-step-epochs": ["--lr-schedule", "step"], "lr-step-factor": ["--lr-schedule", "step"],
+    "parts-file": ["--method", "file"], "snapshot-dir": ["--snapshot-every", "1"],
     "trace": ["--run-dir", "new"], "checkpoint-every": ["--run-dir", "new"],
-    "resume": ["--run-dir", "run"], "overwrite": ["--run-dir", "run"], "profile": [],
+    "resume": ["--run-dir", "run", *QUANTIZED, "--reassign-every", "2"], "overwrite": ["--run-dir", "run"], "profile": [],
 }
 # Values of options whose help doesn't list them: one for each rank; None: not given.
 VALUES = {
@@ -27,9 +28,15 @@ VALUES = {
     "islands": ("1,1", "2"), "part-order": ("0,1", "1,0"), "run-dir": ("one", "two"),
     "calibration": ("run/calibration.json", "other.json"), "plan": ("plan.json", "plan-2.json"),
     "checkpoint-every": ("2", "3"), "max-time": ("1h", "2h"), "cuda-graph": ("auto", "off"),
-    "compare": ("exact", "4"), "json": ("one.json", "two.json"), "parts-dir": ("one", "two"),
+    "compare": ("exact", "4"), "parts-dir": ("one", "two"),
     "transport": ("mpi", "auto"), "out": ("one.npy", "two.npy"), "warmup": ("1", "2"),
     "tf32": ("off", "on"), "imbalance": ("0.03", "0.25"), "timeout": ("50", "60"),
+    "features": ("trained:4", "trained:8"), "model-file": ("model.toml", "model-2.toml"),
+    "init": ("run/model.safetensors", "run-2/model.safetensors"),
+    "parameter-groups": ("weight: lr=0.1", "weight: lr=0.2"), "hits-at": ("10", "20"),
+    "class-weights": (None, "balanced"), "memory": ("1GiB", "2GiB"),
+    "parts-file": ("parts.npy", "parts-2.npy"), "metric": ("accuracy", "mcc"),
+    "snapshot-dir": ("/dev/shm", "/tmp"),
 }
 # Options that belong to one rank: they may differ, and change nothing that ranks share.
 OWN = {"threads", "backend"}

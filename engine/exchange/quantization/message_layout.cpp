@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 namespace atl {
 
@@ -23,33 +24,45 @@ std::int64_t PacketLayout::sent_bytes() const {
 
 PacketLayout layout_packets(std::span<const std::uint8_t> bits,
                             std::span<const std::int64_t> peer_offset, std::int64_t cols,
-                            DType storage, std::span<const std::uint8_t> skip) {
+                            DType storage, std::span<const std::uint8_t> skip,
+                            std::span<const std::int64_t> pieces) {
   std::array<std::int64_t, kWireBits.size()> row_bytes;
   for (std::size_t w = 0; w < kWireBits.size(); ++w) {
     row_bytes[w] = wire_row_bytes(kWireBits[w], cols, storage);
   }
   PacketLayout layout;
   layout.offset.resize(bits.size());
-  std::int64_t end = 0;
-  for (std::size_t peer = 0; peer + 1 < peer_offset.size(); ++peer) {
-    end = (end + kPacketAlignment - 1) / kPacketAlignment * kPacketAlignment;
-    layout.packet_begin.push_back(end);
-    const auto begin = static_cast<std::size_t>(peer_offset[peer]);
-    const auto stop = static_cast<std::size_t>(peer_offset[peer + 1]);
+  // Places messages [begin, stop) from a position on; returns where they end.
+  const auto place = [&](std::size_t begin, std::size_t stop, std::int64_t position) {
     std::array<std::int64_t, kWireBits.size()> next{};
     for (std::size_t k = begin; k < stop; ++k) ++next[bits_index(bits[k])];
-    std::int64_t position = end;
     for (std::size_t w = 0; w < kWireBits.size(); ++w) {
-      const std::int64_t count = next[w];
-      next[w] = position;
-      position += count * row_bytes[w];
+      position += std::exchange(next[w], position) * row_bytes[w];
     }
-    layout.packet_bytes.push_back(position - end);
     for (std::size_t k = begin; k < stop; ++k) {
       const std::size_t w = bits_index(bits[k]);
       layout.offset[k] = next[w];
       next[w] += row_bytes[w];
     }
+    return position;
+  };
+  const std::size_t peers = peer_offset.size() - 1;
+  const std::size_t count = pieces.size() / peers;
+  std::int64_t end = 0;
+  for (std::size_t peer = 0; peer < peers; ++peer) {
+    end = (end + kPacketAlignment - 1) / kPacketAlignment * kPacketAlignment;
+    layout.packet_begin.push_back(end);
+    const auto first = static_cast<std::size_t>(peer_offset[peer]);
+    std::size_t begin = first;
+    std::int64_t position = end;
+    for (const std::int64_t messages : pieces.subspan(peer * count, count)) {
+      const std::size_t stop = first + static_cast<std::size_t>(messages);
+      position = place(begin, stop, position);
+      layout.piece_ends.push_back(static_cast<std::size_t>(position - end));
+      begin = stop;
+    }
+    position = place(begin, static_cast<std::size_t>(peer_offset[peer + 1]), position);
+    layout.packet_bytes.push_back(position - end);
     if (skip.empty() || skip[peer] == 0) end = position;
   }
   layout.buffer_bytes = end;

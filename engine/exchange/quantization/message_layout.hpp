@@ -20,17 +20,20 @@ struct PacketLayout {
   std::vector<std::int64_t> offset;        // of each message, in bytes from the start of the buffer
   std::vector<std::int64_t> packet_begin;  // of each peer's packet in the buffer
   std::vector<std::int64_t> packet_bytes;  // what travels; gaps between packets do not
+  std::vector<std::size_t> piece_ends;     // [peers * pieces] in bytes of the packet; see pieces
   std::int64_t buffer_bytes = 0;
 
   std::int64_t sent_bytes() const;
 };
 
-// Inside a packet messages are sorted by width, least first, and otherwise stay in order.
-// peer_offset: P + 1, the messages of peer r are [peer_offset[r], peer_offset[r + 1]). `skip[r]`
-// true: the packet of peer r is not in this buffer (its messages' offsets mean nothing).
+// Inside a piece of a packet messages are sorted by width, least first, and otherwise stay in
+// order. peer_offset: P + 1, the messages of peer r are [peer_offset[r], peer_offset[r + 1]).
+// `skip[r]` true: the packet of peer r is not in this buffer (its messages' offsets mean nothing).
+// pieces: as DistributedOperator has them; empty: packets are whole.
 PacketLayout layout_packets(std::span<const std::uint8_t> bits,
                             std::span<const std::int64_t> peer_offset, std::int64_t cols,
-                            DType storage, std::span<const std::uint8_t> skip = {});
+                            DType storage, std::span<const std::uint8_t> skip = {},
+                            std::span<const std::int64_t> pieces = {});
 
 // Bytes of all messages, without the gaps between packets.
 std::int64_t message_bytes(std::span<const std::uint8_t> bits, std::int64_t cols, DType storage);

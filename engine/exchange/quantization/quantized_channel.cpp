@@ -47,8 +47,9 @@ void QuantizedChannel::set_bits(MessageBits sent, MessageBits received) {
       if (received[static_cast<std::size_t>(k)] != 32) in_place_[peer] = 0;
     }
   }
-  send_layout_ = layout_packets(sent, op_.halo.send_offset, cols_, storage_);
-  receive_layout_ = layout_packets(received, op_.halo.recv_offset, cols_, storage_, in_place_);
+  send_layout_ = layout_packets(sent, op_.halo.send_offset, cols_, storage_, {}, op_.sent_pieces);
+  receive_layout_ = layout_packets(received, op_.halo.recv_offset, cols_, storage_, in_place_,
+                                   op_.received_pieces);
   reserve(memory_->sent, memory_->sent_bytes, send_layout_.buffer_bytes);
   reserve(memory_->received, memory_->received_bytes, receive_layout_.buffer_bytes);
 
@@ -64,7 +65,9 @@ void QuantizedChannel::set_bits(MessageBits sent, MessageBits received) {
   std::vector<LocalId> rows;
   offset.clear();
   bits.clear();
+  unpack_first_.clear();
   for (std::size_t peer = 0; peer < peers; ++peer) {
+    unpack_first_.push_back(std::ssize(rows));
     if (in_place_[peer] != 0) continue;
     for (std::int64_t k = op_.halo.recv_offset[peer]; k < op_.halo.recv_offset[peer + 1]; ++k) {
       const std::int64_t row = k - op_.halo.recv_offset[peer] + op_.halo.first_halo_row(peer);
@@ -138,7 +141,8 @@ std::unique_ptr<PendingPackets> QuantizedChannel::begin(PacketTransfer& packets,
   ScopedSpan span(rank_.trace, "post", tag, direction, SpanOf::kHost);
   span.set_bytes(sent_bytes());
   return packets.begin(channel_.slot(), std::move(sends), std::move(receives),
-                       {"halo exchange", direction, channel_.layer, round.epoch}, memory_);
+                       {"halo exchange", direction, channel_.layer, round.epoch}, memory_,
+                       {op_.pieces, send_layout_.piece_ends, receive_layout_.piece_ends});
 }
 
 std::optional<double> QuantizedChannel::packing_seconds() const {
@@ -148,15 +152,38 @@ std::optional<double> QuantizedChannel::packing_seconds() const {
          1e6;
 }
 
-void QuantizedChannel::unpack(MatrixView x) {
-  if (unpack_rows_.span().empty()) return;
+void QuantizedChannel::unpack(MatrixView x, int begin, int end) {
+  end = std::min(end, op_.pieces);
+  if (begin >= end) return;
+  if (begin == 0 && end == op_.pieces) {
+    return unpack_messages(x, 0, std::ssize(unpack_rows_.span()));
+  }
+  for (std::size_t peer = 0; peer < in_place_.size(); ++peer) {
+    if (in_place_[peer] != 0) continue;
+    const auto pieces = op_.received_pieces.subspan(peer * static_cast<std::size_t>(op_.pieces),
+                                                    static_cast<std::size_t>(op_.pieces));
+    const auto messages_before = [&](int piece) {
+      return piece == op_.pieces ? op_.halo.received_from(peer)
+             : piece == 0        ? 0
+                                 : pieces[static_cast<std::size_t>(piece) - 1];
+    };
+    unpack_messages(x, unpack_first_[peer] + messages_before(begin),
+                    unpack_first_[peer] + messages_before(end));
+  }
+}
+
+void QuantizedChannel::unpack_messages(MatrixView x, std::int64_t begin, std::int64_t end) {
+  if (begin == end) return;
   const std::span<const std::byte> packets(static_cast<const std::byte*>(memory_->received.get()),
                                            static_cast<std::size_t>(receive_layout_.buffer_bytes));
-  rank_.backend.run(
-      rank_.queue,
-      kernels::DequantizeRows{packets,
-                              {unpack_rows_.span(), unpack_offset_.span(), unpack_bits_.span()},
-                              x.rows_in({op_.inner(), op_.with_halo()})});
+  const auto of = [&](auto list) {
+    return list.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+  };
+  rank_.backend.run(rank_.queue,
+                    kernels::DequantizeRows{packets,
+                                            {of(unpack_rows_.span()), of(unpack_offset_.span()),
+                                             of(unpack_bits_.span())},
+                                            x.rows_in({op_.inner(), op_.with_halo()})});
 }
 
 void QuantizedChannel::require_sendable(int epoch) {

@@ -35,8 +35,8 @@ class QuantizedChannel {
   // How long the packing of the last begin() took on a queue of its own, once that has run; nothing
   // where spans of the trace tell, or the epoch was recorded.
   std::optional<double> packing_seconds() const;
-  // Fills the halo rows of x from the packets that arrived.
-  void unpack(MatrixView x);
+  // Fills the halo rows of x from pieces [begin, end) of all packets, which have arrived.
+  void unpack(MatrixView x, int begin, int end);
 
   // Checks the rows of the last begin(), once its work has run. Throws Error{kInput} naming layer,
   // direction, node and rank of a row that holds NaN, infinity or values too large for a common
@@ -64,6 +64,7 @@ class QuantizedChannel {
   };
 
   PackList pack_list() const;
+  void unpack_messages(MatrixView x, std::int64_t begin, std::int64_t end);
   std::span<const GlobalId> row_ids() const;  // that key rounding noise
   void reserve(DeviceMemory& memory, std::int64_t& have, std::int64_t need);
 
@@ -88,6 +89,7 @@ class QuantizedChannel {
   ConstDeviceArray<LocalId> unpack_rows_;       // halo rows of messages that are unpacked
   ConstDeviceArray<std::int64_t> unpack_offset_;
   ConstDeviceArray<std::uint8_t> unpack_bits_;
+  std::vector<std::int64_t> unpack_first_;  // by peer: the first of these of its packet
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
   SpanClock* packing_clock_ = nullptr;
   int packing_begin_ = -1, packing_end_ = -1;  // marks of the clock

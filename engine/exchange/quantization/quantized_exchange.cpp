@@ -16,6 +16,16 @@ class PendingQuantizedExchange final : public PendingExchange {
                            MatrixView x, TraceRecorder& trace, TraceTag tag)
       : packets_(std::move(packets)), channel_(channel), x_(x), trace_(trace), tag_(tag) {}
 
+  void finish_groups(int last) override {
+    if (packets_ == nullptr) return;
+    const char* direction = to_string(channel_.channel().direction);
+    {
+      const ScopedSpan span(trace_, "wait", tag_, direction);
+      packets_->finish_pieces(last);
+    }
+    unpack(direction, last + 1);
+  }
+
   void finish() override {
     if (packets_ == nullptr) return;
     const char* direction = to_string(channel_.channel().direction);
@@ -26,16 +36,21 @@ class PendingQuantizedExchange final : public PendingExchange {
     }
     record_packets(trace_, packets_->packet_times(), tag_, direction);
     packets_.reset();
-    const ScopedSpan span(trace_, "unpack", tag_, direction);
-    channel_.unpack(x_);
+    unpack(direction, channel_.op().pieces);
   }
 
  private:
+  void unpack(const char* direction, int end) {
+    const ScopedSpan span(trace_, "unpack", tag_, direction);
+    channel_.unpack(x_, std::exchange(unpacked_, end), end);
+  }
+
   std::unique_ptr<PendingPackets> packets_;
   QuantizedChannel& channel_;
   MatrixView x_;
   TraceRecorder& trace_;
   TraceTag tag_;
+  int unpacked_ = 0;  // pieces
 };
 
 class QuantizedExchange final : public HaloExchange {

@@ -90,7 +90,7 @@ void lower_attend(const Views& views, Requests& requests) {
   const RankRows& rows = views.rows();
   const MatrixView z = views.whole(inputs.z);
   // Marginal rows come when halo rows are there.
-  const bool has_halo = views.call_rows().begins_marginal() && rows.forward_halo > 0;
+  const bool has_halo = views.call_rows().reads_halo() && rows.forward_halo > 0;
   if (inputs.source_scores != kNoValue && has_halo) {
     const RowRange halo{rows.inner, rows.inner + rows.forward_halo};
     requests.take(kernels::HeadDots{z.rows_in(halo), spec.vector,
@@ -262,6 +262,7 @@ constinit const Rule rules::kHeadMeanBackward{
 constinit const Rule rules::kEdgeScores{
     .name = "edge scores",
     .rows_of = RowsOf::kEdges,
+    .is_product = true,
     .reads = [](const Operation& op,
                 GraphData data) { return reads_edges(op.as<AttentionOptions>(), data); },
     .lower = lower_edge_scores};

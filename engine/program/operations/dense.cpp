@@ -66,6 +66,7 @@ void print_product(const Operation& op, std::string& text) {
 }  // namespace
 
 constinit const Rule rules::kLinear{.name = "linear",
+                                    .is_product = true,
                                     .adds = true,
                                     .takes_tail = true,
                                     .lower = lower_linear,

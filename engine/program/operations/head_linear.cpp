@@ -58,6 +58,7 @@ void add_head_weight_gradient(Gradients& gradients, Value v) {
 }  // namespace
 
 constinit const Rule rules::kHeadLinear{.name = "head linear",
+                                        .is_product = true,
                                         .lower = lower_head_linear,
                                         .through = through_head_linear,
                                         .parameters = add_head_weight_gradient,

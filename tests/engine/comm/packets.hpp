@@ -1,6 +1,7 @@
 // Bytes to recognise, for tests of transports.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,6 +32,30 @@ class Packets {
     return transport.all_to_all_v({sent_.begin(), sent_.end()},
                                   {received_.begin(), received_.end()}, kLabel);
   }
+  // In three pieces that end anywhere, some of them empty.
+  std::unique_ptr<PendingTransfer> start_divided(Transport& transport) {
+    PacketPieces pieces{kPieces, {}, {}};
+    for (std::size_t r = 0; r < sent_.size(); ++r) {
+      const int peer = static_cast<int>(r);
+      for (int piece = 0; piece < kPieces; ++piece) {
+        pieces.send_ends.push_back(end_of(sent_[r].size(), rank_, peer, piece));
+        pieces.receive_ends.push_back(end_of(received_[r].size(), peer, rank_, piece));
+      }
+    }
+    return transport.all_to_all_v({sent_.begin(), sent_.end()},
+                                  {received_.begin(), received_.end()}, kLabel, nullptr, pieces);
+  }
+  bool have_arrived_up_to(int piece) const {
+    bool all = true;
+    for (std::size_t r = 0; r < received_.size(); ++r) {
+      const std::size_t end = end_of(received_[r].size(), static_cast<int>(r), rank_, piece);
+      all =
+          all && std::equal(received_[r].begin(), received_[r].begin() + end, expected_[r].begin());
+    }
+    return all;
+  }
+  static constexpr int kPieces = 3;
+
   std::int64_t bytes_to_send() const {
     std::int64_t bytes = 0;
     for (const auto& packet : sent_) bytes += std::ssize(packet);
@@ -44,10 +69,19 @@ class Packets {
     }
     return peers;
   }
+  // How many peers something is sent to.
+  std::int64_t receivers() const {
+    return std::ranges::count_if(sent_, [](const auto& packet) { return !packet.empty(); });
+  }
   bool has_arrived_from(int peer) const { return received_[peer] == expected_[peer]; }
   bool has_arrived() const { return received_ == expected_; }
 
  private:
+  static std::size_t end_of(std::size_t bytes, int source, int destination, int piece) {
+    if (piece + 1 == kPieces) return bytes;
+    const auto link = static_cast<std::size_t>(source * 5 + destination);
+    return link % 4 == 0 ? bytes * static_cast<std::size_t>(piece) : bytes * (link % 7) / 14;
+  }
   static std::vector<std::byte> contents(int source, int destination, std::size_t length,
                                          unsigned salt) {
     std::vector<std::byte> bytes(length);

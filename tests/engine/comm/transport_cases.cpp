@@ -119,6 +119,34 @@ void dropped_transfer_completes(Transport& transport) {
   exchange(transport, unequal_lengths);
 }
 
+// What a wait for pieces promises, and all of it at the end, beside whole packets.
+void divided_packets(Transport& transport) {
+  for (const Packets::Length length : {large_lengths, unequal_lengths, one_way, no_bytes}) {
+    Packets divided(transport, length, 9);
+    Packets whole(transport, large_lengths, 10);
+    const std::int64_t before = transport.bytes_sent();
+    const auto pending = divided.start_divided(transport);
+    EXPECT_EQ(transport.bytes_sent() - before, divided.bytes_to_send());
+    const auto beside = whole.start(transport);
+    for (int piece = 0; piece < Packets::kPieces; ++piece) {
+      pending->wait_pieces(piece);
+      EXPECT_TRUE(divided.have_arrived_up_to(piece)) << piece;
+    }
+    EXPECT_TRUE(divided.has_arrived());
+    pending->wait_all();
+    EXPECT_EQ(std::ssize(pending->packet_times()),
+              std::ssize(divided.senders()) + divided.receivers());
+    beside->wait_all();
+    EXPECT_TRUE(whole.has_arrived());
+  }
+}
+
+void dropped_divided_transfer_completes(Transport& transport) {
+  Packets dropped(transport, large_lengths, 11);
+  { const auto pending = dropped.start_divided(transport); }
+  EXPECT_TRUE(dropped.has_arrived());
+}
+
 // Random lengths and orders of waiting, the same on every rank.
 void many_rounds(Transport& transport) {
   std::minstd_rand random(17);
@@ -256,6 +284,8 @@ const std::vector<TransportCase>& transport_cases() {
       {"SeveralAtOnce", several_at_once},
       {"DroppedTransferCompletes", dropped_transfer_completes},
       {"ManyRounds", many_rounds},
+      {"DividedPackets", divided_packets},
+      {"DroppedDividedTransferCompletes", dropped_divided_transfer_completes},
       {"AllReduceDouble", all_reduce_double},
       {"AllReduceFloat", all_reduce_float},
       {"AllReduceBits", all_reduce_bits},

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <mutex>
 
 #include "engine/exchange/rank_map.hpp"
@@ -57,13 +58,77 @@ Program other_orders(const ModelConfig& config, Pass pass) {
   return program;
 }
 
-// Parameters after some epochs on the ranks of a transport. Backend: sums of a row of `reference`
-// are the same whatever rows are computed with it; products of `cpu` may choose another order for
-// another number of rows.
-std::vector<float> trained(Transport& transport, const LocalGraphView& local,
-                           const ModelConfig& config, int marginal_groups,
-                           Write write = model_program) {
-  TestRank rank(transport, local, "reference");
+// Halo rows are not numbers until somebody waits for them.
+class LastMoment final : public HaloExchange {
+ public:
+  explicit LastMoment(HaloExchange& exact) : exact_(exact) {}
+  std::string name() const override { return exact_.name(); }
+  void keep_alive(std::shared_ptr<const void> memory) override { exact_.keep_alive(memory); }
+  std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t columns,
+                            DType dtype) const override {
+    return exact_.buffer_bytes(op, columns, dtype);
+  }
+  std::unique_ptr<PendingExchange> begin(const DistributedOperator& op, MatrixView x,
+                                         Channel channel, const Round& round) override {
+    exact_.begin(op, x, channel, round)->finish();
+    return std::make_unique<Pending>(op, x, waits_);
+  }
+  int waits() const { return waits_; }  // for some of the packets
+
+ private:
+  class Pending final : public PendingExchange {
+   public:
+    Pending(const DistributedOperator& op, MatrixView x, int& waits)
+        : op_(op), x_(x), waits_(waits) {
+      for (std::size_t peer = 0; peer + 1 < op.halo.recv_offset.size(); ++peer) {
+        float* const rows = rows_of(peer);
+        const std::size_t count = count_of(peer);
+        kept_.emplace_back(rows, rows + count);
+        std::fill_n(rows, count, std::numeric_limits<float>::quiet_NaN());
+      }
+    }
+    void finish_groups(int last) override {
+      if (op_.pieces == 1) return finish();
+      ++waits_;
+      for (std::size_t peer = 0; peer < kept_.size(); ++peer) {
+        const auto piece =
+            peer * static_cast<std::size_t>(op_.pieces) + static_cast<std::size_t>(last);
+        std::copy_n(kept_[peer].begin(), op_.received_pieces[piece] * x_.stride, rows_of(peer));
+      }
+    }
+    void finish() override {
+      for (std::size_t peer = 0; peer < kept_.size(); ++peer) {
+        std::ranges::copy(kept_[peer], rows_of(peer));
+      }
+    }
+
+   private:
+    float* rows_of(std::size_t peer) {
+      return x_.row<float>(op_.inner() + op_.halo.first_halo_row(peer));
+    }
+    std::size_t count_of(std::size_t peer) const {
+      return static_cast<std::size_t>(op_.halo.received_from(peer) * x_.stride);
+    }
+    const DistributedOperator& op_;
+    MatrixView x_;
+    int& waits_;
+    std::vector<std::vector<float>> kept_;
+  };
+
+  HaloExchange& exact_;
+  int waits_ = 0;
+};
+
+struct Trained {
+  std::vector<float> parameters;
+  int waits = 0;
+};
+
+// Some epochs on the ranks of a transport.
+Trained train_on(Transport& transport, const LocalGraphView& local, const ModelConfig& config,
+                 Arrival arrival, int equal_groups, Write write) {
+  TestRank rank(transport, local, "cpu");
+  LastMoment exchange(*rank.exchange);
   Tensor features(*rank.backend, local.inner(), config.features, config.dtype);
   std::vector<std::int32_t> labels;
   std::vector<LocalId> rows;
@@ -79,8 +144,11 @@ std::vector<float> trained(Transport& transport, const LocalGraphView& local,
   targets.labels = labels;
   targets.rows = rows;
   Network network(write(config, Pass::kTraining), write(config, Pass::kEvaluation),
-                  {.dtype = config.dtype, .marginal_groups = marginal_groups}, rank.self, local,
-                  features.view());
+                  {.dtype = config.dtype,
+                   .covers_messages = covers_messages(config, write(config, Pass::kTraining)),
+                   .arrival = arrival,
+                   .equal_groups = equal_groups},
+                  rank.self, local, features.view());
   rank.exchange->keep_alive(network.memory());
   network.allocate();
   Loss loss(*rank.backend, targets, kGraphNodes);
@@ -88,12 +156,18 @@ std::vector<float> trained(Transport& transport, const LocalGraphView& local,
   for (int epoch = 1; epoch <= kTrainedEpochs; ++epoch) {
     EpochState state = optimizer.state_of(epoch);
     const Round round{.epoch = epoch, .state = &state};
-    network.run_forward(*rank.exchange, round);
-    network.run_backward(*rank.exchange, round, loss);
+    network.run_forward(exchange, round);
+    network.run_backward(exchange, round, loss);
     network.run_step(round, optimizer);
   }
   const MatrixView values = network.parameters().values();
-  return {values.row<float>(0), values.row<float>(0) + values.cols};
+  return {{values.row<float>(0), values.row<float>(0) + values.cols}, exchange.waits()};
+}
+
+std::vector<float> trained(Transport& transport, const LocalGraphView& local,
+                           const ModelConfig& config, int equal_groups,
+                           Write write = model_program) {
+  return train_on(transport, local, config, Arrival::kOff, equal_groups, write).parameters;
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -134,6 +208,33 @@ TEST(Ranges, WaitForWhatMustNotBeWrittenOver) {
     EXPECT_TRUE(same_bits(trained_on(3, config, groups, other_orders),
                           trained_on(3, config, 1, other_orders)))
         << groups;
+  }
+}
+
+// Rows are computed by the messages that have come, and others are not read before.
+TEST(Ranges, ByArrivalGiveTheBitsOfOne) {
+  for (const bool directed : {false, true}) {
+    const Csr csr = random_graph(kGraphNodes, 3, directed, /*weighted=*/false, 5);
+    const EdgeArrays arrays = make_edge_arrays(csr);
+    for (const std::string& kind : model_kinds()) {
+      for (const MessageForm messages : {MessageForm::kAuto, MessageForm::kRows}) {
+        ModelConfig config = model_of(kind, Norm::kLayer);
+        config.messages = messages;
+        SCOPED_TRACE(
+            fmt::format("{}{}, {}", kind, directed ? " directed" : "", to_string(messages)));
+        run_parts(arrays.on(csr, !directed), 6,
+                  [&](Transport& transport, const LocalGraphView& local) {
+                    const auto by = [&](Arrival arrival) {
+                      return train_on(transport, local, config, arrival, 1, model_program);
+                    };
+                    const Trained one = by(Arrival::kOff);
+                    const Trained several = by(Arrival::kOn);
+                    EXPECT_TRUE(same_bits(several.parameters, one.parameters));
+                    EXPECT_EQ(one.waits, 0);
+                    if (kind == "gcn") EXPECT_GT(several.waits, 0);
+                  });
+      }
+    }
   }
 }
 

@@ -64,6 +64,23 @@ TEST(MessageLayout, OfNothingIsEmpty) {
   EXPECT_EQ(layout.sent_bytes(), 0);
 }
 
+TEST(MessageLayout, PiecesAreSortedEachByItself) {
+  // Two packets of two pieces: messages 0 to 1 and 2 to 3; none and 4.
+  const MessageBits bits{8, 2, 4, 1, 2};
+  const Numbers pieces{2, 4, 0, 1};
+  const PacketLayout layout = layout_packets(bits, Numbers{0, 4, 5}, 8, DType::kF32, {}, pieces);
+  const auto bytes = [](int width) { return wire_row_bytes(width, 8, DType::kF32); };
+  EXPECT_EQ(layout.offset[1], 0);
+  EXPECT_EQ(layout.offset[0], bytes(2));
+  EXPECT_EQ(layout.offset[3], bytes(2) + bytes(8));
+  EXPECT_EQ(layout.offset[2], bytes(2) + bytes(8) + bytes(1));
+  const auto first = static_cast<std::size_t>(bytes(2) + bytes(8));
+  const auto whole = static_cast<std::size_t>(bytes(1) + bytes(2) + bytes(4) + bytes(8));
+  EXPECT_EQ(layout.piece_ends,
+            (std::vector<std::size_t>{first, whole, 0, static_cast<std::size_t>(bytes(2))}));
+  EXPECT_EQ(layout.sent_bytes(), message_bytes(bits, 8, DType::kF32));
+}
+
 // Any widths: messages touch one another and nothing else, all inside their packet.
 TEST(MessageLayout, MessagesFillTheirPacketsWithoutOverlap) {
   std::mt19937 random(5);
