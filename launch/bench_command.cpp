@@ -260,9 +260,11 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::Range(0, 1000000))
       ->group("Results");
   command
-      ->add_option("--compare", arguments->compare,
-                   "Exchange modes to measure side by side, one epoch of each in turn: all, or a "
-                   "list of vanilla (exact without overlap), exact and values of --bits")
+      ->add_option(
+          "--compare", arguments->compare,
+          "Exchange modes to measure side by side, one epoch of each in turn: all, or a "
+          "list of vanilla (exact without overlap), exact, none (no messages) and values of "
+          "--bits")
       ->group("Results");
   command->add_flag("--json", arguments->json, "Print JSON instead of tables")->group("Results");
   command->add_option("--out", arguments->out, "Also write the figures to this file, as JSON")

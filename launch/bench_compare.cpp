@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kVanilla = "vanilla";
 constexpr const char* kExact = "exact";
+constexpr const char* kNone = "none";
 
 // Times of one epoch on one channel, on this rank; ms.
 struct ChannelMs {
@@ -148,7 +149,9 @@ Json result_of(const Contender& contender, const Contender* vanilla, const Conte
   Json result = {
       {"mode", mode.name},
       {"overlap", mode.overlap},
-      {"mean_bits", report ? report->mean_bits : 32.0},
+      {"mean_bits", report               ? report->mean_bits
+                    : mode.name == kNone ? 0.0
+                                         : 32.0},
       {"epoch_ms", to_json(epoch)},
       {"exposed_comm_ms",
        samples.exposed_ms.empty() ? Json(nullptr) : to_json(spread_of(samples.exposed_ms))},
@@ -171,7 +174,7 @@ Json result_of(const Contender& contender, const Contender* vanilla, const Conte
 }  // namespace
 
 std::vector<std::string> compared_mode_names() {
-  std::vector<std::string> names{"all", kVanilla, kExact};
+  std::vector<std::string> names{"all", kVanilla, kExact, kNone};
   for (const std::string& width : bit_names()) names.push_back(width);
   return names;
 }
@@ -187,7 +190,8 @@ std::vector<ComparedMode> compared_modes(const std::string& list, const BitOptio
       fail_option("--compare {}: '{}' stands there twice", list, name);
     }
     ComparedMode mode{name, {kExact, bits}, name != kVanilla};
-    if (name != kVanilla && name != kExact) {
+    if (name == kNone) mode.exchange.mode = kNone;
+    if (name != kVanilla && name != kExact && name != kNone) {
       if (std::find(known.begin(), known.end(), name) == known.end()) {
         fail_option("--compare {}: unknown mode '{}'; allowed are: {}", list, name,
                     fmt::join(compared_mode_names(), ", "));

@@ -15,8 +15,8 @@ struct ComparedMode {
   bool overlap = true;
 };
 
-// Names that --compare takes, `all` first: vanilla (exact, --overlap off), exact, widths, random,
-// adaptive.
+// Names that --compare takes, `all` first: vanilla (exact, --overlap off), exact, none, widths,
+// random, adaptive.
 std::vector<std::string> compared_mode_names();
 // The modes of a list of such names, separated by commas. bits: lambda and so on of adaptive and
 // random. Throws Error{kOption} for an unknown name or one given twice.

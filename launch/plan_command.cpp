@@ -49,6 +49,9 @@ std::vector<int> allowed_bits(const std::string& text) {
 
 // Width of messages without a plan.
 int start_bits(const TrainOptions& options) {
+  if (options.exchange == "none") {
+    fail_option("--exchange none: a plan is for messages; allowed are exact and quantized");
+  }
   if (options.exchange != "quantized") return 32;
   const std::vector<int>& bits = options.message_bits.bits.widths;
   if (bits.size() != 1) {

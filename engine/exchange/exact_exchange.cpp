@@ -86,11 +86,6 @@ class PendingExactExchange final : public PendingExchange {
   std::int64_t bytes_;  // received
 };
 
-class NothingPending final : public PendingExchange {
- public:
-  void finish() override {}
-};
-
 std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator& op, MatrixView x,
                                                       Channel channel, const Round& round) {
   // Alone there is nothing to wait for, and the host must not: an epoch may be being recorded.

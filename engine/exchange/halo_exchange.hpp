@@ -72,6 +72,11 @@ class PendingExchange {
   virtual void finish_groups(int /*last*/) { finish(); }
 };
 
+class NothingPending final : public PendingExchange {
+ public:
+  void finish() override {}
+};
+
 // Rows of x are those of op, halo included. Where there are halo rows they lie as those of a
 // Tensor, because exact messages are received in place, padding included, and any mode may send
 // those.
@@ -164,6 +169,7 @@ std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options, cons
 std::vector<std::string> exchange_modes();
 
 std::unique_ptr<HaloExchange> make_exact_exchange(const Rank& rank);
+std::unique_ptr<HaloExchange> make_isolated_exchange(const Rank& rank);
 std::unique_ptr<HaloExchange> make_quantized_exchange(const BitOptions& options, const Rank& rank);
 
 }  // namespace atl

@@ -113,7 +113,8 @@ Table message_options() {
   return {
       {.name = "exchange",
        .group = "Messages",
-       .help = "How messages travel: exact, or quantized with --bits per value",
+       .help = "How messages travel: exact, quantized with --bits per value, or none: each part "
+               "trains as if nothing lay behind the cut",
        .value = TrainRow::text_of(ATOLL_FIELD(exchange), exchange_modes()),
        .recorded = kAlwaysRecorded,
        .plan = PlanRole::kFixes},

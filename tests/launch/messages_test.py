@@ -37,7 +37,7 @@ class MessagesTest(OneFolderTest):
     def test_the_commands_of_the_page(self):
         with open(PAGE, encoding="utf-8") as file:
             lines = [line.split("  #")[0] for line in file if line.startswith("    mpirun")]
-        self.assertEqual(len(lines), 2)
+        self.assertEqual(len(lines), 4)
         for number, line in enumerate(lines):
             words = shlex.split(line)
             self.assertEqual(words[:4], ["mpirun", "-n", "4", "build/atoll"])
@@ -70,6 +70,25 @@ class MessagesTest(OneFolderTest):
                     header = int.from_bytes(file.read(8), "little")
                     weights.append(file.read()[header:])
             self.assertTrue(weights[0] == weights[1], options)
+
+    def test_no_messages(self):
+        alone = self.train("alone", "--exchange", "none", "--epochs", "4")
+        exact = self.train("together", "--epochs", "4")
+        # The first epoch sends the kept sums of the first layer.
+        self.assertLess(10 * alone[-1]["bytes_sent"], exact[-1]["bytes_sent"])
+        self.assertNotAlmostEqual(alone[-1]["loss"], exact[-1]["loss"], places=4)
+        one = [self.train(f"one-{mode}", "--exchange", mode, "--epochs", "4", ranks=1)
+               for mode in ("none", "exact")]
+        self.assertEqual(*[[epoch["loss"] for epoch in epochs] for epochs in one])
+        cluster = os.path.join(os.path.dirname(PAGE), "examples/cluster-32x8.json")
+        result = run(["plan", "data/arxiv", "--topology", cluster, "--exchange", "none"], self.folder)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("--exchange none", result.stderr)
+        report = json.loads(self.succeed("bench", "data/arxiv", *TRAIN[:6], "--ranks", "3",
+                                         "--transport", "local", "--compare", "exact,none", "--warmup",
+                                         "1", "--epochs", "2", "--json"))
+        exact, none = report["compare"]["modes"] if "compare" in report else report["modes"]
+        self.assertLess(none["bytes_sent_per_epoch"], exact["bytes_sent_per_epoch"] / 10)
 
     def test_the_partition_tells_how_many_there_are(self):
         text = self.succeed("partition", "data/arxiv", "--parts", "3", "--seed", "2")
