@@ -26,7 +26,9 @@ void DatasetChange::replace(const Array& array,
                             const std::function<void(const fs::path&)>& write) const {
   const fs::path list = folder_ / "dataset.json";
   Json json = read_json(list);
-  if (!json.contains("files")) json["files"] = describe_files(folder_);
+  if (!json.contains("files")) {
+    json["files"] = describe_files(folder_, array.file != std::string_view(kSplitFile));
+  }
   AtomicFile made(folder_ / array.file);
   write(made.path());
   made.commit();

@@ -250,22 +250,37 @@ void MpiProgress::complete(MpiTransfer& transfer, int index, const MPI_Status& s
   }
   if (piece.receive) {
     --transfer.parts_left[static_cast<std::size_t>(piece.part)];
-  } else if (auto& queue = transfer.queued[static_cast<std::size_t>(piece.peer)]; !queue.empty()) {
-    try {
-      transfer.post(transfer, queue.front());
-    } catch (const Error& error) {
-      transfer.failure = error.what();
-      return;
-    }
-    queue.pop_front();
+  } else {
+    post_next(transfer, piece.peer);
   }
-  auto& packet = (piece.receive ? transfer.receives : transfer.sends)[piece.peer];
-  if (--packet.pieces_left > 0) return;
-  transfer.done.push_back(
-      {piece.peer, piece.receive, packet.bytes, transfer.posted, transfer.last_sign});
-  if (!piece.receive) return;
+  MpiTransfer::Packet& packet = transfer.packet_of(piece);
+  if (--packet.pieces_left == 0) {
+    transfer.done.push_back(
+        {piece.peer, piece.receive, packet.bytes, packet.posted, transfer.last_sign});
+  }
+  if (!piece.receive || --transfer.to_receive[static_cast<std::size_t>(piece.peer)] > 0) return;
   --transfer.receiving_peers;
   transfer.arrived.push_back(piece.peer);
+}
+
+// The next part of a divided packet, of which the one before has left.
+void MpiProgress::post_next(MpiTransfer& transfer, int peer) {
+  auto& queue = transfer.queued[static_cast<std::size_t>(peer)];
+  if (queue.empty()) return;
+  const int part = transfer.pieces[queue.front().index].part;
+  const auto is_under_way = [&](const MpiTransfer::Piece& piece) {
+    const auto index = static_cast<std::size_t>(&piece - transfer.pieces.data());
+    return !piece.receive && piece.peer == peer && transfer.requests[index] != MPI_REQUEST_NULL;
+  };
+  if (std::ranges::any_of(transfer.pieces, is_under_way)) return;
+  try {
+    while (!queue.empty() && transfer.pieces[queue.front().index].part == part) {
+      transfer.post(transfer, queue.front());
+      queue.pop_front();
+    }
+  } catch (const Error& error) {
+    transfer.failure = error.what();
+  }
 }
 
 void MpiProgress::throw_if_broken(const MpiTransfer& transfer) const {

@@ -32,22 +32,31 @@ struct MpiTransfer {
     bool receive = false;
     int part = 0;  // of the packet (PacketPieces) that it is of
   };
-  std::vector<MPI_Request> requests;  // one per piece, MPI_REQUEST_NULL once complete
+  // One per piece; MPI_REQUEST_NULL before it is posted, and once it is complete.
+  std::vector<MPI_Request> requests;
   std::vector<Piece> pieces;
-  struct Packet {  // all pieces of one peer in one direction
+  struct Packet {  // or a part of one: all its pieces
     int pieces_left = 0;
     std::int64_t bytes = 0;
+    Watchdog::Clock::time_point posted{};
   };
-  std::vector<Packet> sends, receives;  // by rank
+  int parts = 1;                        // of a packet
+  std::vector<Packet> sends, receives;  // by rank, then by part
+  std::vector<int> to_receive;          // by rank: pieces that have not come
+  Packet& packet_of(const Piece& piece) {
+    return (piece.receive ? receives
+                          : sends)[static_cast<std::size_t>(piece.peer * parts + piece.part)];
+  }
   // Pieces to each rank that wait for the one before them to have left.
   struct Queued {
     std::size_t index = 0;  // in `pieces`
     const std::byte* bytes = nullptr;
   };
   std::vector<std::deque<Queued>> queued;
-  std::function<void(MpiTransfer&, const Queued&)> post;  // to be called with MPI's lock
-  std::vector<int> parts_left;                            // pieces to receive, by part
-  int receiving_peers = 0;  // ranks of which pieces are not yet received
+  // Posts a piece; to be called with MPI's lock, while the transport lives.
+  std::function<void(MpiTransfer&, const Queued&)> post;
+  std::vector<int> parts_left;  // pieces to receive, by part
+  int receiving_peers = 0;      // ranks of which pieces are not yet received
   std::size_t pieces_left = 0;
   std::deque<int> arrived;  // peers whose receive is complete and not yet reported
   Watchdog::Clock::time_point posted{};
@@ -100,6 +109,7 @@ class MpiProgress {
   Watchdog::Clock::time_point last_work() const;
   void poll();
   void poll(MpiTransfer& transfer);
+  static void post_next(MpiTransfer& transfer, int peer);
   void complete(MpiTransfer& transfer, int index, const MPI_Status& status, bool status_is_valid);
   void throw_if_broken(const MpiTransfer& transfer) const;
   void fail_silent_peers(const MpiTransfer& transfer, Awaited awaited, Watchdog& watchdog) const;

@@ -22,10 +22,10 @@ namespace {
 // Messages travel in pieces: MPI counts in int, and every piece that arrives is a sign of life, so
 // a slow link does not look like a silent peer.
 constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
-// Smaller packets are there before a poll would let their next piece go.
-constexpr std::size_t kLeastDivided = std::size_t{256} << 10;
+// Pieces of smaller packets would wait longer for the poll that lets them go than they travel.
+constexpr std::size_t kLeastDivided = std::size_t{1} << 20;
 // MPI guarantees tags up to 32767. Messages with the same tag arrive in the order posted, so a tag
-// that comes round again does no harm.
+// that comes round again does no harm: no divided transfer outlives so many others.
 constexpr std::int64_t kTags = 32768;
 // How long MPI_Abort may take before the process ends without it.
 constexpr unsigned kAbortSeconds = 10;
@@ -240,13 +240,17 @@ class MpiTransport final : public Transport {
     transfer->group = group();
     transfer->label = label;
     transfer->keep_alive = std::move(keep_alive);
-    transfer->sends.resize(size_);
-    transfer->receives.resize(size_);
+    transfer->parts = pieces.count;
+    transfer->sends.resize(static_cast<std::size_t>(size_ * pieces.count));
+    transfer->receives.resize(static_cast<std::size_t>(size_ * pieces.count));
+    transfer->to_receive.resize(static_cast<std::size_t>(size_));
     transfer->queued.resize(size_);
     transfer->parts_left.resize(static_cast<std::size_t>(pieces.count));
     const int tag = static_cast<int>(next_sequence_++ % kTags);
     transfer->post = [comm = comm_.get(), tag](MpiTransfer& of, const MpiTransfer::Queued& next) {
       const MpiTransfer::Piece& piece = of.pieces[next.index];
+      MpiTransfer::Packet& packet = of.packet_of(piece);
+      if (packet.posted == Watchdog::Clock::time_point{}) packet.posted = Watchdog::Clock::now();
       check_mpi(MPI_Isend(next.bytes, piece.bytes, MPI_BYTE, piece.peer, tag, comm,
                           &of.requests[next.index]),
                 "MPI_Isend");
@@ -335,24 +339,27 @@ class MpiTransport final : public Transport {
       MPI_Request request = MPI_REQUEST_NULL;
       check_mpi(MPI_Irecv(piece.data(), count, MPI_BYTE, peer, tag, comm_.get(), &request),
                 "MPI_Irecv");
-      add_piece(transfer, request, {peer, count, true, part});
+      const MpiTransfer::Piece added{peer, count, true, part};
+      add_piece(transfer, request, added);
+      transfer.packet_of(added).posted = transfer.posted;
+      ++transfer.to_receive[static_cast<std::size_t>(peer)];
       ++transfer.parts_left[static_cast<std::size_t>(part)];
     });
   }
 
-  // Pieces of a whole packet all at once; of a divided one, each when the one before has left.
+  // A whole packet at once; of a divided one, each part when the one before has left.
   static void post_send(MpiTransfer& transfer, int peer, std::span<const std::byte> bytes,
                         std::span<const std::size_t> ends) {
-    bool waits = false;
+    int first = -1;
     for_each_piece(bytes, ends, [&](std::span<const std::byte> piece, int part) {
+      if (first < 0) first = part;
       const MpiTransfer::Queued next{transfer.requests.size(), piece.data()};
       add_piece(transfer, MPI_REQUEST_NULL, {peer, static_cast<int>(piece.size()), false, part});
-      if (waits) {
+      if (part != first) {
         transfer.queued[static_cast<std::size_t>(peer)].push_back(next);
       } else {
         transfer.post(transfer, next);
       }
-      waits = !ends.empty();
     });
   }
 
@@ -360,7 +367,7 @@ class MpiTransport final : public Transport {
     transfer.requests.push_back(request);
     transfer.pieces.push_back(piece);
     ++transfer.pieces_left;
-    auto& packet = (piece.receive ? transfer.receives : transfer.sends)[piece.peer];
+    MpiTransfer::Packet& packet = transfer.packet_of(piece);
     ++packet.pieces_left;
     packet.bytes += piece.bytes;
   }

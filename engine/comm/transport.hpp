@@ -37,7 +37,8 @@ struct RankGroup {
   std::string describe(const OperationLabel& label) const;
 };
 
-// When one packet of an all-to-all-v travelled, on this host's steady clock.
+// When one packet of an all-to-all-v travelled, or a piece of a divided one, on this host's steady
+// clock.
 struct PacketTimes {
   int peer = 0;
   bool received = false;  // by this rank; else sent by it
@@ -63,7 +64,7 @@ class PendingTransfer {
   // Blocks until the pieces up to this one of all packets are received (PacketPieces); where they
   // travel whole, all of them.
   virtual void wait_pieces(int last) = 0;
-  // Times of every packet, in no particular order; call after wait_all().
+  // Times of every packet, those of a peer and direction in their order; call after wait_all().
   virtual std::vector<PacketTimes> packet_times() const = 0;
 };
 

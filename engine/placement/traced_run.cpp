@@ -131,6 +131,9 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
   run.model = read_trace_model(json_field<Json>(metadata, "model", path), path);
   run.partition = parse_quality(json_field<Json>(metadata, "partition", path), path);
   run.overlap = json_field<bool>(metadata, "overlap", path);
+  if (json_field_or<std::string>(metadata, "exchange", path, "exact") == "none") {
+    fail_input("{}: a run with --exchange none, which has no messages to predict", path.string());
+  }
   for (const Json& layer : json_field<Json>(metadata, "layers", path)) {
     run.layers.push_back(
         {{read_order(layer, path), json_field<bool>(layer, "cached_aggregate", path)},

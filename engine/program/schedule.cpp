@@ -202,6 +202,7 @@ class Scheduler {
       before_next = &add("complete marginal", grouped_after, Rows::marginal_group(group));
     }
     if (groups == 0) before_next->finishes = aggregates;
+    if (groups > 0 && whole.empty() && whole_after.empty()) return;
     add("spmm marginal", whole, Rows::kMarginal);
     add("complete marginal", whole_after, Rows::kMarginal);
   }

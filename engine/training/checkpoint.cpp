@@ -171,13 +171,13 @@ void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint,
   const fs::path path =
       folder_of(run) / ("epoch-" + std::to_string(checkpoint.epoch) + ".safetensors");
   write_atomically(path, to_bytes(checkpoint), [&] {
-    const int newest = newest_checkpoint_epoch(run);
+    const std::vector<Found> others = all_checkpoints(run);
     if (may_write) may_write();
-    if (newest > checkpoint.epoch) {
+    if (!others.empty() && others.back().epoch > checkpoint.epoch) {
       fail_input(
           "{}: a newer checkpoint than that of epoch {}: another process has gone on with "
           "this run",
-          newest_checkpoint(run)->string(), checkpoint.epoch);
+          others.back().path.string(), checkpoint.epoch);
     }
   });
   // Only now may the older ones go: this one too, if the process was stopped right before it got

@@ -156,8 +156,9 @@ Table machine_options() {
        .value = TrainRow::on_or_off(ATOLL_FIELD(overlap))},
       {.name = "arrival",
        .group = "Messages",
-       .help = "Compute marginal rows whose messages have come while others are under way; the "
-               "numbers are the same: auto (where the host sees each packet come), on or off",
+       .help =
+           "Compute marginal rows whose messages have come while others are under way: auto (on "
+           "CPUs under MPI, if messages are those of cover), on or off",
        .value =
            TrainRow::name_of(ATOLL_FIELD(arrival), {Arrival::kAuto, Arrival::kOn, Arrival::kOff})},
       {.name = "backend",

@@ -111,6 +111,12 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     queue_ = backend_->make_queue();
   });
   device_ = make_device_transport(options.messages, transport, *backend_);
+  std::int64_t some_device = backend_->host_accessible() ? 0 : 1;
+  transport.all_reduce(std::span(&some_device, 1), {"device count"});
+  // Devices get packets when they are whole.
+  if (options_.arrival == Arrival::kAuto && (some_device > 0 || !transport.divides_packets())) {
+    options_.arrival = Arrival::kOff;
+  }
   require_replay(options, transport);
   require_offload(options, transport);
   // The shard takes memory on a device; on a host it is mapped, not copied.
@@ -149,8 +155,6 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     trainer_->allocate();
     transport.barrier({"the memory of each rank"});
   }
-  std::int64_t some_device = backend_->host_accessible() ? 0 : 1;
-  transport.all_reduce(std::span(&some_device, 1), {"device count"});
   if (transport.rank() == 0) {
     const LocalGraphView& graph = data_->graph();
     log::info("{} rank{} ({}), backend {}; rank 0: {} nodes ({} central), {} halo rows, {}",

@@ -30,13 +30,6 @@ std::int64_t outputs_of(const TrainOptions& options, const RankData& data) {
   return data.links() != nullptr ? options.model.hidden : 0;
 }
 
-// A device that receives packets itself sees only when the last has come.
-Arrival arrival_of(const TrainOptions& options, const Transport& transport,
-                   const DeviceTransport* device) {
-  const bool sees_pieces = transport.divides_packets() && device == nullptr;
-  return options.arrival == Arrival::kAuto && !sees_pieces ? Arrival::kOff : options.arrival;
-}
-
 }  // namespace
 
 Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
@@ -67,12 +60,15 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
                {.dtype = model_.dtype,
                 .recomputation = model_.recomputation,
                 .covers_messages = covers_messages(model_, model_program(model_, Pass::kTraining)),
-                .arrival = arrival_of(options, transport, device)},
+                .arrival = options.arrival},
                rank_, data.graph(), data.features()),
       metric_(chosen_metric(options.loss, data.dataset().task)),
       loss_(make_loss()),
       optimizer_(options.optimizer, network_.parameters(), backend),
       runner_(rank_, network_, *loss_, optimizer_, options.cuda_graph) {
+  if (options.exchange == "none" && model_.recomputation.any()) {
+    fail_option("--exchange none: ranks that compute rows of others (--recompute) need messages");
+  }
   exchange_->keep_alive(network_.memory());
   eval_exchange_->keep_alive(network_.memory());
   trace_.use_clock(clock_.get());

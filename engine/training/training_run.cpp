@@ -509,6 +509,7 @@ class Run {
             {"ranks", transport_.size()},
             {"model", trace_json(model)},
             {"layers", layers},
+            {"exchange", options_.exchange},
             {"overlap", options_.overlap},
             {"recomputation", to_json(model.recomputation)},
             {"gradient_sum", to_json(options_.gradient_sum)},

@@ -131,7 +131,7 @@ def _mask(nodes, name):
         # Anything else would be true without being said: "False", NaN, None.
         wrong = [row for row, value in enumerate(values.tolist()) if value not in (0, 1)]
         if wrong:
-            nodes.fail(name, f"has {values[wrong[0]]!r} in row {wrong[0]}; allowed are booleans, "
+            nodes.fail(name, f"has {values[wrong[0]].item()!r} in row {wrong[0]}; allowed are booleans, "
                              "and 0 and 1")
     return values.astype(bool)
 

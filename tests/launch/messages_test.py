@@ -59,7 +59,8 @@ class MessagesTest(OneFolderTest):
         # Packets of narrow rows are too small to be divided.
         wide = ["512" if word == "16" else word for word in TRAIN]
         train = ["train", "data/arxiv", *wide, "--epochs", "3"]
-        for options in ([], ["--bits", "8"], ["--model", "gatv2", "--heads", "4"]):
+        for options in ([], ["--bits", "8"], ["--bits", "random"], ["--messages", "rows"],
+                        ["--recompute", "all"], ["--model", "gatv2", "--heads", "4"]):
             weights = []
             for arrival in ("off", "on"):
                 name = f"{arrival}-{'-'.join(options)}"
@@ -70,6 +71,9 @@ class MessagesTest(OneFolderTest):
                     header = int.from_bytes(file.read(8), "little")
                     weights.append(file.read()[header:])
             self.assertTrue(weights[0] == weights[1], options)
+        again = ["--epochs", "5", "--run-dir", "off-", "--resume", "--arrival", "on"]
+        result = run(["train", "data/arxiv", *wide, *again], self.folder, ranks=3)
+        self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_no_messages(self):
         alone = self.train("alone", "--exchange", "none", "--epochs", "4")
@@ -82,6 +86,10 @@ class MessagesTest(OneFolderTest):
         self.assertEqual(*[[epoch["loss"] for epoch in epochs] for epochs in one])
         cluster = os.path.join(os.path.dirname(PAGE), "examples/cluster-32x8.json")
         result = run(["plan", "data/arxiv", "--topology", cluster, "--exchange", "none"], self.folder)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("--exchange none", result.stderr)
+        result = run(["train", "data/arxiv", *TRAIN, "--exchange", "none", "--recompute", "all",
+                      "--epochs", "1"], self.folder, ranks=2)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("--exchange none", result.stderr)
         report = json.loads(self.succeed("bench", "data/arxiv", *TRAIN[:6], "--ranks", "3",

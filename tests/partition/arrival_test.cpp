@@ -24,16 +24,16 @@ void expect_enough(const LocalGraphView& graph, const LocalMatrixView& matrix,
   for (std::int64_t row = graph.central; row < graph.inner(); ++row) {
     for (std::int64_t e = matrix.split[row]; e < matrix.csr.row_ptr[row + 1]; ++e) {
       const std::int64_t message = matrix.csr.col_idx[e] - graph.inner();
-      const auto part = static_cast<std::size_t>(
-          std::ranges::upper_bound(matrix.halo.recv_offset, message) -
-          matrix.halo.recv_offset.begin() - 1);
+      const auto part =
+          static_cast<std::size_t>(std::ranges::upper_bound(matrix.halo.recv_offset, message) -
+                                   matrix.halo.recv_offset.begin() - 1);
       EXPECT_LT(message - matrix.halo.recv_offset[part],
                 needed[part * groups.size() + group_of(row, groups)]);
     }
   }
   for (int part = 0; part < graph.parts; ++part) {
-    const auto of = std::span(needed).subspan(static_cast<std::size_t>(part) * groups.size(),
-                                              groups.size());
+    const auto of =
+        std::span(needed).subspan(static_cast<std::size_t>(part) * groups.size(), groups.size());
     EXPECT_TRUE(std::ranges::is_sorted(of));
     EXPECT_EQ(of.back(), matrix.halo.received_from(static_cast<std::size_t>(part)));
   }

@@ -8,8 +8,14 @@
 namespace atl {
 
 namespace {
-// Packets begin at a boundary that every transport and device copies well from.
+// Packets begin at a boundary that every transport and device copies well from, pieces at one that
+// words of codes are read from: stored rows of half words, which come last, may end between two.
 constexpr std::int64_t kPacketAlignment = 64;
+constexpr std::int64_t kPieceAlignment = 4;
+
+constexpr std::int64_t aligned(std::int64_t position, std::int64_t alignment) {
+  return (position + alignment - 1) / alignment * alignment;
+}
 }  // namespace
 
 std::size_t bits_index(int bits) {
@@ -50,14 +56,14 @@ PacketLayout layout_packets(std::span<const std::uint8_t> bits,
   const std::size_t count = pieces.size() / peers;
   std::int64_t end = 0;
   for (std::size_t peer = 0; peer < peers; ++peer) {
-    end = (end + kPacketAlignment - 1) / kPacketAlignment * kPacketAlignment;
+    end = aligned(end, kPacketAlignment);
     layout.packet_begin.push_back(end);
     const auto first = static_cast<std::size_t>(peer_offset[peer]);
     std::size_t begin = first;
     std::int64_t position = end;
     for (const std::int64_t messages : pieces.subspan(peer * count, count)) {
       const std::size_t stop = first + static_cast<std::size_t>(messages);
-      position = place(begin, stop, position);
+      if (stop > begin) position = place(begin, stop, aligned(position, kPieceAlignment));
       layout.piece_ends.push_back(static_cast<std::size_t>(position - end));
       begin = stop;
     }

@@ -81,6 +81,18 @@ TEST(MessageLayout, PiecesAreSortedEachByItself) {
   EXPECT_EQ(layout.sent_bytes(), message_bytes(bits, 8, DType::kF32));
 }
 
+// Codes are read as words, also behind a piece that ends with half of one.
+TEST(MessageLayout, PiecesBeginAtWords) {
+  const MessageBits bits{32, 2, 32, 32, 4};
+  const Numbers pieces{1, 2, 4, 5};
+  const PacketLayout layout = layout_packets(bits, Numbers{0, 5}, 3, DType::kBf16, {}, pieces);
+  EXPECT_EQ(layout.offset[0], 0);
+  EXPECT_EQ(layout.offset[1], 8);
+  EXPECT_EQ(layout.offset[4] % 4, 0);
+  EXPECT_EQ(layout.piece_ends.front(), 6U);
+  EXPECT_EQ(layout.piece_ends.back(), static_cast<std::size_t>(layout.packet_bytes[0]));
+}
+
 // Any widths: messages touch one another and nothing else, all inside their packet.
 TEST(MessageLayout, MessagesFillTheirPacketsWithoutOverlap) {
   std::mt19937 random(5);
