@@ -20,7 +20,10 @@ COMPANY = {
     "lr-step-epochs": ["--lr-schedule", "step"], "lr-step-factor": ["--lr-schedule", "step"],
     "parts-file": ["--method", "file"], "snapshot-dir": ["--snapshot-every", "1"],
     "trace": ["--run-dir", "new"], "checkpoint-every": ["--run-dir", "new"],
-    "resume": ["--run-dir", "run", *QUANTIZED, "--reassign-every", "2"], "overwrite": ["--run-dir", "run"], "profile": [],
+    "overwrite": ["--run-dir", "run"], "profile": [],
+    # As the run was started: its config.toml is read by the one that resumes.
+    "resume": ["--run-dir", "run", *QUANTIZED, "--reassign-every", "2", "--checkpoint-every", "3",
+               "--calibration", "run/calibration.json"],
 }
 # Values of options whose help doesn't list them: one for each rank; None: not given.
 VALUES = {
