@@ -26,6 +26,7 @@ class DatasetChange {
   // `write` makes the file that it is given the path of, which then takes the place of the array;
   // dataset.json follows, each atomically. Interrupted between the two, the folder is refused until
   // the change is made again. The dataset's checksum is another, so that its partitions are too.
+  // Throws Error{kInput} if a file can't be read or written.
   void replace(const Array& array,
                const std::function<void(const std::filesystem::path&)>& write) const;
 

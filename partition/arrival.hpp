@@ -6,6 +6,8 @@
 // about as many rows as it has messages.
 #pragma once
 
+#include <utility>
+
 #include "partition/local_graph.hpp"
 
 namespace atl {
@@ -24,8 +26,15 @@ const char* to_string(Arrival arrival);  // "auto", "on" or "off"
 // By group: the inner row that it ends before. None: all rows wait for all messages.
 using MarginalGroups = std::vector<std::int64_t>;
 
-// Groups that need about as many messages each; kMarginalGroups, some of which may be empty.
+// Groups of `graph`'s marginal rows that need about as many messages each; kMarginalGroups, some of
+// which may be empty.
 MarginalGroups marginal_groups(const LocalGraphView& graph);
+
+// Calls visit(begin, end) for the rows of each group, the first of which begins with `central`.
+template <typename Visit>
+void for_each_group(const MarginalGroups& groups, std::int64_t central, const Visit& visit) {
+  for (const std::int64_t end : groups) visit(std::exchange(central, end), end);
+}
 
 // [parts * groups]: how many messages of each part, the first ones, the groups up to this one need.
 std::vector<std::int64_t> needed_messages(const LocalGraphView& graph,

@@ -45,6 +45,16 @@ void check_mpi(int code, const char* call) {
   fail(ErrorKind::kCommunication, "{} failed: {}", call, mpi_error_text(code));
 }
 
+void MpiTransfer::post_next(int peer) {
+  auto& queue = queued[static_cast<std::size_t>(peer)];
+  if (queue.empty()) return;
+  const int piece = chunks[queue.front().index].piece;
+  while (!queue.empty() && chunks[queue.front().index].piece == piece) {
+    post(*this, queue.front());
+    queue.pop_front();
+  }
+}
+
 MpiProgress::MpiProgress(int rank, MPI_Comm heartbeats, double timeout_seconds,
                          const MpiProgressOptions& options)
     : rank_(rank),
@@ -128,7 +138,7 @@ void MpiProgress::start(const std::shared_ptr<MpiTransfer>& transfer,
     throw;
   }
   transfer->last_sign = Watchdog::Clock::now();
-  if (transfer->pieces_left > 0) active_.push_back(transfer);
+  if (transfer->chunks_left > 0) active_.push_back(transfer);
   poll();
   const bool wake = has_work_for_thread();
   lock.unlock();
@@ -194,9 +204,9 @@ bool MpiProgress::try_exclusively(const std::function<void()>& call) {
 Watchdog::Clock::time_point MpiProgress::last_work() const {
   if (awaited_ == nullptr) return Watchdog::Clock::now();
   Watchdog::Clock::time_point last = started_to_wait_;
-  for (std::size_t i = 0; i < awaited_->pieces.size(); ++i) {
+  for (std::size_t i = 0; i < awaited_->chunks.size(); ++i) {
     if (awaited_->requests[i] == MPI_REQUEST_NULL) continue;
-    const int peer = awaited_->group->job_rank(awaited_->pieces[i].peer);
+    const int peer = awaited_->group->job_rank(awaited_->chunks[i].peer);
     last = std::max(last, heartbeats_.last_worked(peer) - heartbeats_.beat());
   }
   return last;
@@ -205,7 +215,7 @@ Watchdog::Clock::time_point MpiProgress::last_work() const {
 void MpiProgress::poll() {
   if (heartbeats_.is_due()) heartbeats_.poll(last_work());
   for (const auto& transfer : active_) poll(*transfer);
-  std::erase_if(active_, [](const auto& transfer) { return transfer->pieces_left == 0; });
+  std::erase_if(active_, [](const auto& transfer) { return transfer->chunks_left == 0; });
 }
 
 void MpiProgress::poll(MpiTransfer& transfer) {
@@ -228,59 +238,41 @@ void MpiProgress::poll(MpiTransfer& transfer) {
 
 void MpiProgress::complete(MpiTransfer& transfer, int index, const MPI_Status& status,
                            bool status_is_valid) {
-  const MpiTransfer::Piece& piece = transfer.pieces[index];
+  const MpiTransfer::Chunk& chunk = transfer.chunks[index];
   if (status_is_valid && status.MPI_ERROR != MPI_SUCCESS) {
     transfer.failure =
-        fmt::format("MPI_{} {} rank {} failed: {}", piece.receive ? "Irecv" : "Isend",
-                    piece.receive ? "from" : "to", transfer.group->job_rank(piece.peer),
+        fmt::format("MPI_{} {} rank {} failed: {}", chunk.receive ? "Irecv" : "Isend",
+                    chunk.receive ? "from" : "to", transfer.group->job_rank(chunk.peer),
                     mpi_error_text(status.MPI_ERROR));
     return;
   }
-  --transfer.pieces_left;
+  --transfer.chunks_left;
   transfer.last_sign = Watchdog::Clock::now();
-  if (piece.receive) {
+  if (chunk.receive) {
     int received = 0;
     MPI_Get_count(&status, MPI_BYTE, &received);
-    if (received != piece.bytes) {
+    if (received != chunk.bytes) {
       transfer.failure =
           fmt::format("a message of {} bytes came where {} were expected from rank {}", received,
-                      piece.bytes, transfer.group->job_rank(piece.peer));
+                      chunk.bytes, transfer.group->job_rank(chunk.peer));
       return;
     }
   }
-  if (piece.receive) {
-    --transfer.parts_left[static_cast<std::size_t>(piece.part)];
-  } else {
-    post_next(transfer, piece.peer);
-  }
-  MpiTransfer::Packet& packet = transfer.packet_of(piece);
-  if (--packet.pieces_left == 0) {
+  MpiTransfer::Packet& packet = transfer.packet_of(chunk);
+  if (--packet.chunks_left == 0) {
     transfer.done.push_back(
-        {piece.peer, piece.receive, packet.bytes, packet.posted, transfer.last_sign});
-  }
-  if (!piece.receive || --transfer.to_receive[static_cast<std::size_t>(piece.peer)] > 0) return;
-  --transfer.receiving_peers;
-  transfer.arrived.push_back(piece.peer);
-}
-
-// The next part of a divided packet, of which the one before has left.
-void MpiProgress::post_next(MpiTransfer& transfer, int peer) {
-  auto& queue = transfer.queued[static_cast<std::size_t>(peer)];
-  if (queue.empty()) return;
-  const int part = transfer.pieces[queue.front().index].part;
-  const auto is_under_way = [&](const MpiTransfer::Piece& piece) {
-    const auto index = static_cast<std::size_t>(&piece - transfer.pieces.data());
-    return !piece.receive && piece.peer == peer && transfer.requests[index] != MPI_REQUEST_NULL;
-  };
-  if (std::ranges::any_of(transfer.pieces, is_under_way)) return;
-  try {
-    while (!queue.empty() && transfer.pieces[queue.front().index].part == part) {
-      transfer.post(transfer, queue.front());
-      queue.pop_front();
+        {chunk.peer, chunk.receive, packet.bytes, packet.posted, transfer.last_sign});
+    try {
+      if (!chunk.receive) transfer.post_next(chunk.peer);
+    } catch (const Error& error) {
+      transfer.failure = error.what();
     }
-  } catch (const Error& error) {
-    transfer.failure = error.what();
   }
+  if (!chunk.receive) return;
+  --transfer.pieces_left[static_cast<std::size_t>(chunk.piece)];
+  if (--transfer.to_receive[static_cast<std::size_t>(chunk.peer)] > 0) return;
+  --transfer.receiving_peers;
+  transfer.arrived.push_back(chunk.peer);
 }
 
 void MpiProgress::throw_if_broken(const MpiTransfer& transfer) const {
@@ -301,11 +293,11 @@ void MpiProgress::fail_silent_peers(const MpiTransfer& transfer, Awaited awaited
   const auto now = Watchdog::Clock::now();
   auto first = now;
   std::vector<int> silent;
-  for (std::size_t i = 0; i < transfer.pieces.size(); ++i) {
-    const MpiTransfer::Piece& piece = transfer.pieces[i];
-    const bool is_awaited = piece.receive || awaited == Awaited::kEverything;
+  for (std::size_t i = 0; i < transfer.chunks.size(); ++i) {
+    const MpiTransfer::Chunk& chunk = transfer.chunks[i];
+    const bool is_awaited = chunk.receive || awaited == Awaited::kEverything;
     if (!is_awaited || transfer.requests[i] == MPI_REQUEST_NULL) continue;
-    const int peer = transfer.group->job_rank(piece.peer);
+    const int peer = transfer.group->job_rank(chunk.peer);
     const auto last = heartbeats_.last_worked(peer);
     if (now - last >= watchdog.timeout()) silent.push_back(peer);
     first = std::min(first, last);

@@ -26,44 +26,46 @@ std::string mpi_error_text(int code);
 // One all-to-all-v under way. MPI may write to it and to what `keep_alive` owns until every request
 // is complete, so it is never destroyed before.
 struct MpiTransfer {
-  struct Piece {
+  // The bytes of one call of MPI.
+  struct Chunk {
     int peer = 0;
     int bytes = 0;
     bool receive = false;
-    int part = 0;  // of the packet (PacketPieces) that it is of
+    int piece = 0;  // of the packet (PacketPieces)
   };
-  // One per piece; MPI_REQUEST_NULL before it is posted, and once it is complete.
+  // One per chunk; MPI_REQUEST_NULL before it is posted, and once it is complete.
   std::vector<MPI_Request> requests;
-  std::vector<Piece> pieces;
-  struct Packet {  // or a part of one: all its pieces
-    int pieces_left = 0;
+  std::vector<Chunk> chunks;
+  struct Packet {  // or a piece of a divided one: all its chunks
+    int chunks_left = 0;
     std::int64_t bytes = 0;
     Watchdog::Clock::time_point posted{};
   };
-  int parts = 1;                        // of a packet
-  std::vector<Packet> sends, receives;  // by rank, then by part
-  std::vector<int> to_receive;          // by rank: pieces that have not come
-  Packet& packet_of(const Piece& piece) {
-    return (piece.receive ? receives
-                          : sends)[static_cast<std::size_t>(piece.peer * parts + piece.part)];
+  int pieces = 1;                       // of a packet
+  std::vector<Packet> sends, receives;  // by rank, then by piece
+  std::vector<int> to_receive;          // by rank: chunks that have not come
+  Packet& packet_of(const Chunk& chunk) {
+    return (chunk.receive ? receives
+                          : sends)[static_cast<std::size_t>(chunk.peer * pieces + chunk.piece)];
   }
-  // Pieces to each rank that wait for the one before them to have left.
+  // By rank: chunks to send that wait for the piece before theirs to have left.
   struct Queued {
-    std::size_t index = 0;  // in `pieces`
+    std::size_t index = 0;  // in `chunks`
     const std::byte* bytes = nullptr;
   };
   std::vector<std::deque<Queued>> queued;
-  // Posts a piece; to be called with MPI's lock, while the transport lives.
+  // Posts a chunk, or throws; like post_next(), with MPI's lock and while the transport lives.
   std::function<void(MpiTransfer&, const Queued&)> post;
-  std::vector<int> parts_left;  // pieces to receive, by part
-  int receiving_peers = 0;      // ranks of which pieces are not yet received
-  std::size_t pieces_left = 0;
+  void post_next(int peer);      // all chunks of the next piece
+  std::vector<int> pieces_left;  // by piece: chunks to receive
+  int receiving_peers = 0;       // ranks of which chunks are not yet received
+  std::size_t chunks_left = 0;
   std::deque<int> arrived;  // peers whose receive is complete and not yet reported
   Watchdog::Clock::time_point posted{};
   Watchdog::Clock::time_point last_sign{};
-  std::vector<PacketTimes> done;  // of packets whose pieces are all complete
+  std::vector<PacketTimes> done;  // of packets and pieces whose chunks are all complete
   std::string failure;            // of one of its requests, found by whichever thread polled
-  std::shared_ptr<const RankGroup> group;  // whose ranks the pieces and packets are of
+  std::shared_ptr<const RankGroup> group;  // whose ranks the chunks and packets are of
   OperationLabel label;
   std::shared_ptr<const void> keep_alive;
 
@@ -85,7 +87,7 @@ class MpiProgress {
              const std::function<void(MpiTransfer&)>& post);
   // Polls until done(transfer), which is evaluated under the lock. Throws Error{kCommunication} if
   // the transfer failed and Error{kTimeout} if nothing of it completed for the timeout, naming the
-  // peers of the pieces awaited that have not worked in a HeartbeatScope either.
+  // peers of the chunks awaited that have not worked in a HeartbeatScope either.
   enum class Awaited { kReceives, kEverything };
   void wait(MpiTransfer& transfer, Awaited awaited, const std::function<bool(MpiTransfer&)>& done);
   // Heartbeats from here to end_work(); should others of the group fall silent, the thread ends the
@@ -109,7 +111,6 @@ class MpiProgress {
   Watchdog::Clock::time_point last_work() const;
   void poll();
   void poll(MpiTransfer& transfer);
-  static void post_next(MpiTransfer& transfer, int peer);
   void complete(MpiTransfer& transfer, int index, const MPI_Status& status, bool status_is_valid);
   void throw_if_broken(const MpiTransfer& transfer) const;
   void fail_silent_peers(const MpiTransfer& transfer, Awaited awaited, Watchdog& watchdog) const;

@@ -19,9 +19,9 @@ namespace atl {
 
 namespace {
 
-// Messages travel in pieces: MPI counts in int, and every piece that arrives is a sign of life, so
-// a slow link does not look like a silent peer.
-constexpr std::size_t kPieceBytes = std::size_t{8} << 20;
+// Packets travel in chunks: MPI counts in int, and every chunk that arrives is a sign of life, so a
+// slow link does not look like a silent peer.
+constexpr std::size_t kChunkBytes = std::size_t{8} << 20;
 // Pieces of smaller packets would wait longer for the poll that lets them go than they travel.
 constexpr std::size_t kLeastDivided = std::size_t{1} << 20;
 // MPI guarantees tags up to 32767. Messages with the same tag arrive in the order posted, so a tag
@@ -129,15 +129,15 @@ class MpiPending final : public PendingTransfer {
 
   void wait_pieces(int last) override {
     progress_.wait(*transfer_, MpiProgress::Awaited::kReceives, [last](MpiTransfer& transfer) {
-      const std::span parts = std::span(transfer.parts_left);
-      const auto first = std::min(parts.size(), static_cast<std::size_t>(last) + 1);
-      return std::ranges::all_of(parts.first(first), [](int left) { return left == 0; });
+      const std::span pieces = std::span(transfer.pieces_left);
+      const auto count = std::min(pieces.size(), static_cast<std::size_t>(last) + 1);
+      return std::ranges::all_of(pieces.first(count), [](int left) { return left == 0; });
     });
   }
 
   void wait_all() override {
     progress_.wait(*transfer_, MpiProgress::Awaited::kEverything,
-                   [](MpiTransfer& transfer) { return transfer.pieces_left == 0; });
+                   [](MpiTransfer& transfer) { return transfer.chunks_left == 0; });
     transfer_->arrived.clear();
     complete_ = true;
   }
@@ -240,18 +240,18 @@ class MpiTransport final : public Transport {
     transfer->group = group();
     transfer->label = label;
     transfer->keep_alive = std::move(keep_alive);
-    transfer->parts = pieces.count;
+    transfer->pieces = pieces.count;
     transfer->sends.resize(static_cast<std::size_t>(size_ * pieces.count));
     transfer->receives.resize(static_cast<std::size_t>(size_ * pieces.count));
     transfer->to_receive.resize(static_cast<std::size_t>(size_));
     transfer->queued.resize(size_);
-    transfer->parts_left.resize(static_cast<std::size_t>(pieces.count));
+    transfer->pieces_left.resize(static_cast<std::size_t>(pieces.count));
     const int tag = static_cast<int>(next_sequence_++ % kTags);
     transfer->post = [comm = comm_.get(), tag](MpiTransfer& of, const MpiTransfer::Queued& next) {
-      const MpiTransfer::Piece& piece = of.pieces[next.index];
-      MpiTransfer::Packet& packet = of.packet_of(piece);
+      const MpiTransfer::Chunk& chunk = of.chunks[next.index];
+      MpiTransfer::Packet& packet = of.packet_of(chunk);
       if (packet.posted == Watchdog::Clock::time_point{}) packet.posted = Watchdog::Clock::now();
-      check_mpi(MPI_Isend(next.bytes, piece.bytes, MPI_BYTE, piece.peer, tag, comm,
+      check_mpi(MPI_Isend(next.bytes, chunk.bytes, MPI_BYTE, chunk.peer, tag, comm,
                           &of.requests[next.index]),
                 "MPI_Isend");
     };
@@ -262,11 +262,11 @@ class MpiTransport final : public Transport {
       // Every rank starts with another peer.
       for (int step = 1; step < size_; ++step) {
         const int peer = (rank_ + step) % size_;
-        post_send(started, peer, sends[peer], part_ends(pieces, pieces.send_ends, peer));
+        post_send(started, peer, sends[peer], piece_ends(pieces, pieces.send_ends, peer));
       }
       for (int step = 1; step < size_; ++step) {
         const int peer = (rank_ + size_ - step) % size_;
-        post_receive(started, peer, receives[peer], part_ends(pieces, pieces.receive_ends, peer),
+        post_receive(started, peer, receives[peer], piece_ends(pieces, pieces.receive_ends, peer),
                      tag);
       }
     });
@@ -306,27 +306,27 @@ class MpiTransport final : public Transport {
     return handle;
   }
 
-  // By part of the packet; without: it travels whole.
-  static std::span<const std::size_t> part_ends(const PacketPieces& pieces,
-                                                std::span<const std::size_t> ends, int peer) {
+  // By piece of the packet, where it ends; empty: it travels whole.
+  static std::span<const std::size_t> piece_ends(const PacketPieces& pieces,
+                                                 std::span<const std::size_t> ends, int peer) {
     const auto count = static_cast<std::size_t>(pieces.count);
     if (ends.empty()) return {};
     const auto of_peer = ends.subspan(static_cast<std::size_t>(peer) * count, count);
     return of_peer.back() < kLeastDivided ? std::span<const std::size_t>() : of_peer;
   }
 
-  // Calls take(bytes, part) for what one call of MPI carries.
+  // Calls take(bytes, piece) for each chunk of a packet.
   template <typename Byte, typename Take>
-  static void for_each_piece(std::span<Byte> packet, std::span<const std::size_t> ends,
+  static void for_each_chunk(std::span<Byte> packet, std::span<const std::size_t> ends,
                              const Take& take) {
     const std::size_t whole[] = {packet.size()};
     if (ends.empty()) ends = whole;
     std::size_t begin = 0;
-    for (std::size_t part = 0; part < ends.size(); ++part) {
-      while (begin < ends[part]) {
-        const auto piece = packet.subspan(begin, std::min(ends[part] - begin, kPieceBytes));
-        take(piece, static_cast<int>(part));
-        begin += piece.size();
+    for (std::size_t piece = 0; piece < ends.size(); ++piece) {
+      while (begin < ends[piece]) {
+        const auto chunk = packet.subspan(begin, std::min(ends[piece] - begin, kChunkBytes));
+        take(chunk, static_cast<int>(piece));
+        begin += chunk.size();
       }
     }
   }
@@ -334,42 +334,37 @@ class MpiTransport final : public Transport {
   void post_receive(MpiTransfer& transfer, int peer, std::span<std::byte> bytes,
                     std::span<const std::size_t> ends, int tag) {
     if (!bytes.empty()) ++transfer.receiving_peers;
-    for_each_piece(bytes, ends, [&](std::span<std::byte> piece, int part) {
-      const int count = static_cast<int>(piece.size());
+    for_each_chunk(bytes, ends, [&](std::span<std::byte> chunk, int piece) {
+      const int count = static_cast<int>(chunk.size());
       MPI_Request request = MPI_REQUEST_NULL;
-      check_mpi(MPI_Irecv(piece.data(), count, MPI_BYTE, peer, tag, comm_.get(), &request),
+      check_mpi(MPI_Irecv(chunk.data(), count, MPI_BYTE, peer, tag, comm_.get(), &request),
                 "MPI_Irecv");
-      const MpiTransfer::Piece added{peer, count, true, part};
-      add_piece(transfer, request, added);
+      const MpiTransfer::Chunk added{peer, count, true, piece};
+      add_chunk(transfer, request, added);
       transfer.packet_of(added).posted = transfer.posted;
       ++transfer.to_receive[static_cast<std::size_t>(peer)];
-      ++transfer.parts_left[static_cast<std::size_t>(part)];
+      ++transfer.pieces_left[static_cast<std::size_t>(piece)];
     });
   }
 
-  // A whole packet at once; of a divided one, each part when the one before has left.
+  // A whole packet, or the first piece of a divided one.
   static void post_send(MpiTransfer& transfer, int peer, std::span<const std::byte> bytes,
                         std::span<const std::size_t> ends) {
-    int first = -1;
-    for_each_piece(bytes, ends, [&](std::span<const std::byte> piece, int part) {
-      if (first < 0) first = part;
-      const MpiTransfer::Queued next{transfer.requests.size(), piece.data()};
-      add_piece(transfer, MPI_REQUEST_NULL, {peer, static_cast<int>(piece.size()), false, part});
-      if (part != first) {
-        transfer.queued[static_cast<std::size_t>(peer)].push_back(next);
-      } else {
-        transfer.post(transfer, next);
-      }
+    for_each_chunk(bytes, ends, [&](std::span<const std::byte> chunk, int piece) {
+      transfer.queued[static_cast<std::size_t>(peer)].push_back(
+          {transfer.requests.size(), chunk.data()});
+      add_chunk(transfer, MPI_REQUEST_NULL, {peer, static_cast<int>(chunk.size()), false, piece});
     });
+    transfer.post_next(peer);
   }
 
-  static void add_piece(MpiTransfer& transfer, MPI_Request request, MpiTransfer::Piece piece) {
+  static void add_chunk(MpiTransfer& transfer, MPI_Request request, MpiTransfer::Chunk chunk) {
     transfer.requests.push_back(request);
-    transfer.pieces.push_back(piece);
-    ++transfer.pieces_left;
-    MpiTransfer::Packet& packet = transfer.packet_of(piece);
-    ++packet.pieces_left;
-    packet.bytes += piece.bytes;
+    transfer.chunks.push_back(chunk);
+    ++transfer.chunks_left;
+    MpiTransfer::Packet& packet = transfer.packet_of(chunk);
+    ++packet.chunks_left;
+    packet.bytes += chunk.bytes;
   }
 
   std::shared_ptr<MpiSession> session_;

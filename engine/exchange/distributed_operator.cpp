@@ -1,8 +1,8 @@
 #include "engine/exchange/distributed_operator.hpp"
 
 #include <cmath>
-#include <utility>
 
+#include "engine/comm/transport.hpp"
 #include "engine/exchange/computed_halo.hpp"
 #include "engine/exchange/halo_return.hpp"
 #include "engine/exchange/relation_operators.hpp"
@@ -140,8 +140,9 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
   // All rows at once is how they run without overlap.
   const auto prepare = [&](DistributedOperator& op, const LocalMatrixView& matrix) {
     std::vector<RowRange> ranges = {op.central, op.marginal, {0, op.inner()}};
-    std::int64_t begin = op.marginal.begin;
-    for (const std::int64_t end : groups) ranges.push_back({std::exchange(begin, end), end});
+    for_each_group(groups, op.marginal.begin, [&](std::int64_t begin, std::int64_t end) {
+      ranges.push_back({begin, end});
+    });
     prepare_matrix(op.matrix, matrix.csr, ranges);
     const RowRange all[] = {{0, op.sums.rows}};
     if (op.sums.rows > 0) prepare_matrix(op.sums, matrix.sums, all);

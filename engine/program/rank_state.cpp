@@ -1,7 +1,6 @@
 #include "engine/program/rank_state.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "engine/exchange/halo_return.hpp"
 #include "engine/exchange/relation_operators.hpp"
@@ -123,11 +122,9 @@ RankState::RankState(const Program& training, const NetworkOptions& options, con
            .marginal = graph.inner() - graph.central,
            .marginal_edges = edges - in_edges.row_ptr[graph.central],
            .weighted = !graph.forward.csr.values.empty()};
-  std::int64_t begin = graph.central;
-  for (const std::int64_t end : groups) {
-    const RowRange range{std::exchange(begin, end), end};
-    shape.groups.push_back({range, in_edges.row_ptr[range.end] - in_edges.row_ptr[range.begin]});
-  }
+  for_each_group(groups, graph.central, [&](std::int64_t begin, std::int64_t end) {
+    shape.groups.push_back({{begin, end}, in_edges.row_ptr[end] - in_edges.row_ptr[begin]});
+  });
   for (const DeclaredParameter& p : training.parameters) {
     if (p.composition.present()) {
       parameters.declare_composed(p.name, p.layer, p.rows, p.columns, p.composition);

@@ -64,13 +64,20 @@ class MessagesTest(OneFolderTest):
             weights = []
             for arrival in ("off", "on"):
                 name = f"{arrival}-{'-'.join(options)}"
-                result = run([*train, *options, "--arrival", arrival, "--run-dir", name], self.folder,
-                             ranks=3)
+                result = run([*train, *options, "--arrival", arrival, "--trace", "--run-dir", name],
+                             self.folder, ranks=3)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 with open(os.path.join(self.folder, name, "model.safetensors"), "rb") as file:
                     header = int.from_bytes(file.read(8), "little")
                     weights.append(file.read()[header:])
             self.assertTrue(weights[0] == weights[1], options)
+        # Some packets did come in pieces.
+        with open(os.path.join(self.folder, "on-", "trace.json"), encoding="utf-8") as file:
+            packets = [event["args"] for event in json.load(file)["traceEvents"]
+                       if event["name"] == "packet"]
+        channels = {tuple(packet[key] for key in ("epoch", "layer", "direction", "source",
+                                                  "destination")) for packet in packets}
+        self.assertGreater(len(packets), len(channels))
         again = ["--epochs", "5", "--run-dir", "off-", "--resume", "--arrival", "on"]
         result = run(["train", "data/arxiv", *wide, *again], self.folder, ranks=3)
         self.assertEqual(result.returncode, 0, result.stderr)
