@@ -22,6 +22,7 @@ enum class RandomStream : std::uint8_t {
   kAttentionDropout = 10,  // see kernels/attention.hpp
   kLinkNegatives = 11,     // row = edge to be predicted, column = negative: see random_node
   kDecoderDropout = 12,  // row = pair: edge to be predicted times pairs of each, and which of them
+  kMessageSample = 13,   // row = message of a pair of ranks, column = 2 * pair + direction
 };
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;

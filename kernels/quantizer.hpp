@@ -56,6 +56,52 @@ ATOLL_HOST_DEVICE constexpr Bf16 step_of(const QuantizerRange& row, int bits) {
   return to_bf16_up(row.range / static_cast<float>((1U << static_cast<unsigned>(bits)) - 1U));
 }
 
+// Codes of a message stand for zero + code * step.
+struct QuantizerLevels {
+  Bf16 zero;
+  Bf16 step;
+};
+
+// Rounding to the nearest: a value in steps of 16 bits above zero.
+ATOLL_HOST_DEVICE constexpr std::int32_t nearest_place(float value, float zero, float step) {
+  if (!(step > 0)) return 0;
+  const auto place = static_cast<std::int32_t>((value - zero) / step + 0.5F);
+  return place < 0xFFFF ? place : 0xFFFF;
+}
+
+// Sums over a row's `count` places: all, and those above the mean of all.
+struct PlaceSums {
+  std::int64_t count = 0;
+  std::int64_t sum = 0;
+  std::int64_t above = 0;
+  std::int64_t sum_above = 0;
+
+  ATOLL_HOST_DEVICE constexpr std::int64_t mean() const { return sum / count; }
+};
+
+// bits below 32. Products are of a bf16 and at most 16 bits, so exact in double: whether a compiler
+// joins them to the sums makes no difference.
+ATOLL_HOST_DEVICE constexpr QuantizerLevels nearest_levels(const QuantizerRange& row, int bits,
+                                                           const PlaceSums& places) {
+  if (row.bad || bits > 4) return {row.zero, step_of(row, bits)};
+  const int between = bits == 4 ? 5 : 1;
+  const int below = bits == 1 ? 0 : between;
+  const std::int64_t low = (places.sum - places.sum_above) / (places.count - places.above);
+  const std::int64_t high = places.above > 0 ? places.sum_above / places.above : low;
+  const auto unit = static_cast<double>(to_float(step_of(row, 16)));
+  const Bf16 step = to_bf16(static_cast<float>(static_cast<double>(high - low) * unit / between));
+  const double lowest = static_cast<double>(to_float(row.zero)) + static_cast<double>(low) * unit;
+  const Bf16 zero =
+      to_bf16(static_cast<float>(lowest - below * static_cast<double>(to_float(step))));
+  // Codes beyond the two means stand for numbers beyond the row's.
+  const double most =
+      static_cast<double>(to_float(zero)) + ((1 << bits) - 1) * static_cast<double>(to_float(step));
+  if (!is_finite(zero) || !is_finite(static_cast<float>(most))) {
+    return {row.zero, step_of(row, bits)};
+  }
+  return {zero, step};
+}
+
 // Zero and step as the first word of a message.
 ATOLL_HOST_DEVICE constexpr std::uint32_t metadata_word(Bf16 zero, Bf16 step) {
   return static_cast<std::uint32_t>(zero.bits) | static_cast<std::uint32_t>(step.bits) << 16U;

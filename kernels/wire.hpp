@@ -15,6 +15,18 @@
 //   code  = floor(t) + (u < t - floor(t)), at most 2^b - 1; 0 if step is 0
 // where u is random_uniform of (key, node, column). At 16 bits t and what follows are double. Every
 // backend makes the same bytes, and the same values from them.
+//
+// To the nearest, for rows that are what other messages have left over (their error then shrinks
+// from one to the next, because it is at most the row itself): u = 1/2, and at 1, 2 and 4 bits the
+// row's two means are codes. With q = the value's code at 16 bits to the nearest, m = the mean of
+// q, low and high = the means of q up to m and above it (each rounded down; high = low if none is
+// above), z and s = zero and step at 16 bits:
+//   n     = codes between the two means: 1, 1 and 5
+//   step  = (high - low) s / n, rounded to bf16    zero = z + low s - (0, 1 or 5) step, the same
+//   code  = floor(t) + (1/2 < t - floor(t)), at least 0 and at most 2^b - 1
+// Where one of these codes would stand for no number, zero and step are those of above. Integers
+// have the same sums in any order. For Gaussian rows the square of what is lost is .36, .22, and
+// .012 of the row's at 1, 2 and 4 bits.
 #pragma once
 
 #include <array>
@@ -56,6 +68,7 @@ struct RoundingSpec {
   RandomKey key;
   std::span<const GlobalId> row_ids;  // node of each row of x
   const EpochState* state = nullptr;  // in backend memory; its epoch replaces the key's
+  bool nearest = false;               // to the nearest code, without noise: one message per row
 
   // The key with the epoch that counts; for code that may read the backend's memory.
   ATOLL_HOST_DEVICE RandomKey key_now() const {
@@ -71,7 +84,7 @@ struct RoundingSpec {
 struct PackTrace {
   std::span<float> range;  // [R] max - zero of the scaled row, with the rounded zero; bad rows: NaN
   // [M] step^2 * sum_j f_j (1 - f_j), f = t - floor(t): the variance that rounding adds to the row.
-  // 0 at 32 bits and of bad rows.
+  // 0 at 32 bits, of bad rows, and where rounding is to the nearest.
   std::span<float> variance;
   std::span<std::int64_t> bad;  // [1] lowered to the least k whose row is bad
 };

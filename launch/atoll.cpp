@@ -28,6 +28,7 @@
 #include "base/text.hpp"
 #include "engine/comm/supervisor_link.hpp"
 #include "engine/comm/transport.hpp"
+#include "engine/exchange/halo_exchange.hpp"
 #include "launch/command.hpp"
 #include "launch/command_list.hpp"
 #include "launch/config_file.hpp"
@@ -162,15 +163,23 @@ void declare(CLI::App& program, Manner& manner) {
   add_help_all(program, manner.help_all);
 }
 
-// Adds options that follow from those given. --bits without --exchange means quantized messages.
+// Adds options that follow from those given. --bits without --exchange means a mode that takes it,
+// and each mode has a width of its own unless --bits is there.
 void complete_options(CLI::App& program) {
   CLI::App* command = selected_command(program);
   if (command == nullptr) return;
   take_options_of_run(*command);
-  const CLI::Option* bits = command->get_option_no_throw("--bits");
+  CLI::Option* bits = command->get_option_no_throw("--bits");
   CLI::Option* exchange = command->get_option_no_throw("--exchange");
-  if (bits == nullptr || exchange == nullptr || bits->empty() || !exchange->empty()) return;
-  exchange->add_result("quantized");
+  if (bits == nullptr || exchange == nullptr) return;
+  if (!exchange->empty() && bits->empty()) {
+    const ExchangeMode* mode = find_exchange_mode(exchange->results().back());
+    if (mode == nullptr || !mode->takes_bits()) return;
+    bits->add_result(mode->usual_bits);
+    bits->run_callback();
+  }
+  if (bits->empty() || !exchange->empty()) return;
+  exchange->add_result(kModeOfBits);
   exchange->run_callback();
 }
 

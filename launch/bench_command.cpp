@@ -35,7 +35,7 @@ struct BenchArguments {
   // Adaptive widths measure in their first epochs: what comes after is compared.
   int warmup_epochs() const {
     const bool adapts =
-        !compare.empty() || (flags.train.exchange == "quantized" &&
+        !compare.empty() || (exchange_mode(flags.train.exchange).takes_bits() &&
                              flags.train.message_bits.bits.by == BitChoice::By::kAdaptive);
     return warmup.value_or(adapts ? 6 : 3);
   }
@@ -144,12 +144,14 @@ void run_comparison(const BenchArguments& arguments, TrainOptions options,
   if (arguments.profiled > 0) {
     fail_option("--profile {}: can't be combined with --compare", arguments.profiled);
   }
-  options.exchange = "exact";
+  const TrainOptions compared = options;
+  options.exchange = kExactMode;
+  options.sending = {};
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     std::vector<ComparedMode> modes;
     on_all_ranks(transport, [&] {
       if (!arguments.out.empty()) check_output_file(arguments.out, "--out");
-      modes = compared_modes(arguments.compare, calibrated_bits(options, transport.size()));
+      modes = compared_modes(arguments.compare, calibrated_exchange(compared, transport.size()));
     });
     RankJob job(transport, arguments.flags.dataset, partition, options);
     Activity activity("measuring epochs", 0, transport.rank() == 0);

@@ -14,8 +14,6 @@ namespace atl {
 namespace {
 
 constexpr const char* kVanilla = "vanilla";
-constexpr const char* kExact = "exact";
-constexpr const char* kNone = "none";
 
 // Times of one epoch on one channel, on this rank; ms.
 struct ChannelMs {
@@ -149,9 +147,7 @@ Json result_of(const Contender& contender, const Contender* vanilla, const Conte
   Json result = {
       {"mode", mode.name},
       {"overlap", mode.overlap},
-      {"mean_bits", report               ? report->mean_bits
-                    : mode.name == kNone ? 0.0
-                                         : 32.0},
+      {"mean_bits", report ? report->mean_bits : 32.0},
       {"epoch_ms", to_json(epoch)},
       {"exposed_comm_ms",
        samples.exposed_ms.empty() ? Json(nullptr) : to_json(spread_of(samples.exposed_ms))},
@@ -174,12 +170,13 @@ Json result_of(const Contender& contender, const Contender* vanilla, const Conte
 }  // namespace
 
 std::vector<std::string> compared_mode_names() {
-  std::vector<std::string> names{"all", kVanilla, kExact, kNone};
+  std::vector<std::string> names{"all", kVanilla};
+  for (const std::string& mode : exchange_modes()) names.push_back(mode);
   for (const std::string& width : bit_names()) names.push_back(width);
   return names;
 }
 
-std::vector<ComparedMode> compared_modes(const std::string& list, const BitOptions& bits) {
+std::vector<ComparedMode> compared_modes(const std::string& list, const ExchangeOptions& options) {
   const std::string wanted = list == "all" ? "vanilla,exact,8,4,2,1,random,adaptive" : list;
   const std::vector<std::string> known = bit_names();
   std::vector<ComparedMode> modes;
@@ -189,14 +186,24 @@ std::vector<ComparedMode> compared_modes(const std::string& list, const BitOptio
     if (std::any_of(modes.begin(), modes.end(), same)) {
       fail_option("--compare {}: '{}' stands there twice", list, name);
     }
-    ComparedMode mode{name, {kExact, bits}, name != kVanilla};
-    if (name == kNone) mode.exchange.mode = kNone;
-    if (name != kVanilla && name != kExact && name != kNone) {
+    ComparedMode mode{name, {.message_bits = options.message_bits}, name != kVanilla};
+    if (const ExchangeMode* preset = find_exchange_mode(name); preset != nullptr) {
+      mode.exchange.mode = name;
+      mode.exchange.sending = options.sending;
+      if (preset->takes_bits()) mode.exchange.message_bits.bits = parse_bits(preset->usual_bits);
+      check_exchange(mode.exchange);
+      if (mode.exchange.pipelined()) {
+        fail_option(
+            "--compare {}: messages of {} would travel beside the epochs of other modes; measure "
+            "it alone, with --exchange {}",
+            list, name, name);
+      }
+    } else if (name != kVanilla) {
       if (std::find(known.begin(), known.end(), name) == known.end()) {
         fail_option("--compare {}: unknown mode '{}'; allowed are: {}", list, name,
                     fmt::join(compared_mode_names(), ", "));
       }
-      mode.exchange.mode = "quantized";
+      mode.exchange.mode = kModeOfBits;
       mode.exchange.message_bits.bits = parse_bits(name);
     }
     modes.push_back(std::move(mode));
@@ -212,7 +219,7 @@ Json compare_modes(RankJob& job, Transport& transport, const std::vector<Compare
     for (Contender& contender : contenders) contender.run_epoch(epoch, epoch > warmup);
   }
   const Contender* vanilla = find(contenders, kVanilla);
-  const Contender* exact = find(contenders, kExact);
+  const Contender* exact = find(contenders, kExactMode);
   if (exact == nullptr) exact = vanilla;
   // Spans of a device time its compute queue alone, so the wire can't be told from them.
   const bool bounded = vanilla != nullptr && job.backend().host_accessible();

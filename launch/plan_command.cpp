@@ -49,10 +49,13 @@ std::vector<int> allowed_bits(const std::string& text) {
 
 // Width of messages without a plan.
 int start_bits(const TrainOptions& options) {
-  if (options.exchange == "none") {
-    fail_option("--exchange none: a plan is for messages; allowed are exact and quantized");
+  if (!options.exchange_options().is_plain()) {
+    fail_option(
+        "--exchange {}: a plan is for epochs that send and use every message; allowed are exact "
+        "and quantized",
+        options.exchange);
   }
-  if (options.exchange != "quantized") return 32;
+  if (!exchange_mode(options.exchange).takes_bits()) return 32;
   const std::vector<int>& bits = options.message_bits.bits.widths;
   if (bits.size() != 1) {
     fail_option(

@@ -57,7 +57,8 @@ RankShape shape_of_part(const Dataset& dataset, const ProgramArguments& argument
 
 // By layer, of the messages; none if they are exact.
 std::vector<int> layer_bits(const TrainOptions& options) {
-  return options.exchange == "quantized" ? options.message_bits.bits.widths : std::vector<int>{};
+  return exchange_mode(options.exchange).takes_bits() ? options.message_bits.bits.widths
+                                                      : std::vector<int>{};
 }
 
 RankShape shape_of_graph(const DatasetInfo& info) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.hpp"
@@ -118,23 +119,24 @@ class HaloExchange {
   // a recording of one of them is good for the others. 1: end_epoch() of this one may change them.
   virtual int settled_epochs(int /*epoch*/) const { return kAlwaysSettled; }
   // The state that this rank needs to go on after a checkpoint as if nothing had happened, and
-  // back; "" if nothing. load_state: before the first exchange. Throws Error{kInput} naming
-  // `place`.
-  virtual std::string state() const { return ""; }
+  // back; "" if nothing. state: between epochs, on all ranks, because it waits for messages that
+  // are under way from one epoch to the next. load_state: before the first exchange. Throws
+  // Error{kInput} naming `place`.
+  virtual std::string state() { return ""; }
   virtual void load_state(const std::string& /*state*/, const std::string& /*place*/) {}
   // Measured times that choices were made by, the same on every rank; null: none (yet).
   virtual Json calibration() const { return nullptr; }
 };
 
-// How the quantized mode weighs the noise of a message: by the coefficients alpha with which the
-// receiver's inner rows add it up.
+// How the noise of a message weighs: by the coefficients alpha with which the receiver's inner rows
+// add it up.
 enum class Sensitivity : std::uint8_t {
   kVariance,    // sum alpha^2: the variance that the aggregated rows receive
   kUpperBound,  // (sum |alpha|)^2, an upper bound of it: AdaQP, section 4.1
 };
 const char* to_string(Sensitivity sensitivity);  // "variance", "upper-bound"
 
-// Where the bits per value of a message come from in the quantized mode.
+// Where the bits per value of a message come from.
 struct BitChoice {
   enum class By : std::uint8_t {
     kAdaptive,  // the exact assignment of AdaQP's trade of variance against time
@@ -159,17 +161,81 @@ struct BitOptions {
   std::string calibration_place = "--calibration";  // names it in errors
 };
 
-struct ExchangeOptions {
-  std::string mode = "exact";
-  BitOptions message_bits = {};
+// Which messages are sent in an epoch. What stands for one that isn't: see MessageRule.
+enum class MessagesSent : std::uint8_t {
+  kAll,
+  kSampled,   // each with probability `rate`, as 1 / rate of its row
+  kPeriodic,  // all in one of `every` epochs, or a part in each of them
+  kDrifted,   // those whose row has moved
+  kNone,
 };
 
-// `rank` must outlive it. Throws Error{kOption} listing the valid modes.
-std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options, const Rank& rank);
+// When messages are used: in the epoch that sends them, or in the next one.
+enum class MessageSchedule : std::uint8_t { kAuto, kSynchronous, kPipelined };
+const char* to_string(
+    MessageSchedule schedule);  // "auto" (the mode's), "synchronous" or "pipelined"
+
+// An exchange mode: presets of what may differ from one to the other.
+struct ExchangeMode {
+  const char* name;
+  MessagesSent sent = MessagesSent::kAll;
+  // --bits unless it is given; null: rows travel as they are stored, and --bits has no say.
+  const char* usual_bits = nullptr;
+  // Forward the differences to rows of before are sent, backward rows with what was lost before.
+  bool differences = false;
+  bool pipelined = false;
+
+  bool takes_bits() const { return usual_bits != nullptr; }
+  // Whether every message is sent in every epoch.
+  bool sends_all() const { return sent == MessagesSent::kAll; }
+};
+// The mode of --bits without --exchange.
+inline constexpr const char* kModeOfBits = "quantized";
+inline constexpr const char* kExactMode = "exact";
+// All of them, kExactMode first.
 std::vector<std::string> exchange_modes();
+// Null if there is none of this name.
+const ExchangeMode* find_exchange_mode(std::string_view name);
+// Throws Error{kOption} listing the valid modes.
+const ExchangeMode& exchange_mode(const std::string& name);
+
+inline constexpr int kOldestMessage = 64;  // epochs that --oldest may say
+
+struct SendOptions {
+  double rate = 0.1;     // kSampled: share of messages that are sent, in (0, 1]
+  int every = 10;        // kPeriodic: epochs
+  bool stagger = false;  // kPeriodic: 1 / every of the messages in each epoch
+  double bound = 0.05;   // kDrifted: |m - h| / |m| from which on a row is sent
+  int oldest = 8;        // kDrifted: epochs after which it is sent all the same
+  bool shift = false;    // kept rows follow their mean: MessageRule::shifts
+  MessageSchedule schedule = MessageSchedule::kAuto;
+  int synchronous_every = 0;  // pipelined: every so many epochs messages are waited for; 0: never
+};
+
+struct ExchangeOptions {
+  std::string mode = kExactMode;
+  BitOptions message_bits = {};
+  SendOptions sending = {};
+
+  bool pipelined() const {
+    return sending.schedule == MessageSchedule::kAuto
+               ? exchange_mode(mode).pipelined
+               : sending.schedule == MessageSchedule::kPipelined;
+  }
+  // Whether receivers keep rows from one epoch to the next.
+  bool keeps_rows() const;
+  // Whether every message travels in every epoch and is used there as it came: what plans,
+  // predictions of traces and recordings count on.
+  bool is_plain() const;
+};
+// Throws Error{kOption} for values that are not allowed, or not together.
+void check_exchange(const ExchangeOptions& options);
+
+// `rank` must outlive it. Throws Error{kOption} as check_exchange() does.
+std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options, const Rank& rank);
 
 std::unique_ptr<HaloExchange> make_exact_exchange(const Rank& rank);
-std::unique_ptr<HaloExchange> make_isolated_exchange(const Rank& rank);
-std::unique_ptr<HaloExchange> make_quantized_exchange(const BitOptions& options, const Rank& rank);
+std::unique_ptr<HaloExchange> make_message_exchange(const ExchangeOptions& options,
+                                                    const Rank& rank);
 
 }  // namespace atl

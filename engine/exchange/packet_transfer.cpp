@@ -1,5 +1,7 @@
 #include "engine/exchange/packet_transfer.hpp"
 
+#include <utility>
+
 namespace atl {
 
 namespace {
@@ -82,8 +84,8 @@ struct PacketTransfer::Staging {
 
 namespace {
 
-// Through staging memory. The copies from the device are queued at once; the transfer is posted in
-// finish(), when the host has queued all central work and the first copies have had that long.
+// Through staging memory. The copies from the device are queued at once; the transfer is posted
+// when the host has queued all central work and the first copies have had that long.
 class StagedPackets final : public PendingPackets {
  public:
   // copies: queue of the copies between device and staging memory.
@@ -100,19 +102,23 @@ class StagedPackets final : public PendingPackets {
         keep_alive_(std::move(keep_alive)),
         pieces_(std::move(pieces)) {}
 
-  void finish() override {
-    if (finished_) return;
-    finished_ = true;
+  void post() override {
+    if (std::exchange(posted_, true)) return;
     rank_.backend.synchronize(copies_);
-    const auto transfer =
+    transfer_ =
         rank_.transport.all_to_all_v(sends_, arrivals_, label_, std::move(keep_alive_), pieces_);
-    for (int peer = transfer->wait_any(); peer >= 0; peer = transfer->wait_any()) {
+  }
+  void finish() override {
+    post();
+    if (transfer_ == nullptr) return;
+    for (int peer = transfer_->wait_any(); peer >= 0; peer = transfer_->wait_any()) {
       const auto p = static_cast<std::size_t>(peer);
       rank_.backend.copy(copies_, receives_[p].data(), arrivals_[p].data(),
                          std::ssize(receives_[p]), CopyKind::kHostToDevice);
     }
-    transfer->wait_all();
-    times_ = transfer->packet_times();
+    transfer_->wait_all();
+    times_ = transfer_->packet_times();
+    transfer_.reset();
     rank_.backend.wait_for(rank_.queue, copies_);
   }
   std::vector<PacketTimes> packet_times() const override { return times_; }
@@ -126,8 +132,9 @@ class StagedPackets final : public PendingPackets {
   OperationLabel label_;
   std::shared_ptr<const void> keep_alive_;
   PacketPieces pieces_;  // others may see them come
+  std::unique_ptr<PendingTransfer> transfer_;
   std::vector<PacketTimes> times_;
-  bool finished_ = false;
+  bool posted_ = false;
 };
 
 }  // namespace
@@ -147,6 +154,12 @@ Queue& PacketTransfer::packing_queue() {
   Queue& queue = rank_.device != nullptr ? rank_.device->queue() : *staging_queue_;
   rank_.backend.wait_for(queue, rank_.queue);
   return queue;
+}
+
+void PacketTransfer::finish_packing() {
+  if (rank_.backend.host_accessible()) return;
+  rank_.backend.wait_for(rank_.queue,
+                         rank_.device != nullptr ? rank_.device->queue() : *staging_queue_);
 }
 
 std::unique_ptr<PendingPackets> PacketTransfer::begin(int slot,

@@ -15,6 +15,9 @@ namespace atl {
 class PendingPackets {
  public:
   virtual ~PendingPackets() = default;
+  // Lets packets set out that wait for the host to have queued other work first. finish() does it,
+  // too: for packets that are not waited for soon.
+  virtual void post() {}
   // Returns when work queued afterwards on the compute queue will see all received packets. May be
   // called again: does nothing then.
   virtual void finish() = 0;
@@ -37,6 +40,9 @@ class PacketTransfer {
 
   // The queue on which packets are made, ordered after everything queued so far for computing.
   Queue& packing_queue();
+  // Computing that is queued from now on waits for what that queue has so far: for packets that are
+  // finished later than the rows that they are made of change.
+  void finish_packing();
   // Tells when work on that queue ran; null where it is the queue of everything else.
   SpanClock* packing_clock() const { return packing_clock_.get(); }
 

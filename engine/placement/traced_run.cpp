@@ -6,6 +6,7 @@
 
 #include "base/json.hpp"
 #include "base/median.hpp"
+#include "engine/exchange/halo_exchange.hpp"
 #include "engine/models/model_options.hpp"
 #include "engine/placement/epoch_tasks.hpp"
 #include "engine/placement/simulator.hpp"
@@ -131,8 +132,13 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
   run.model = read_trace_model(json_field<Json>(metadata, "model", path), path);
   run.partition = parse_quality(json_field<Json>(metadata, "partition", path), path);
   run.overlap = json_field<bool>(metadata, "overlap", path);
-  if (json_field_or<std::string>(metadata, "exchange", path, "exact") == "none") {
-    fail_input("{}: a run with --exchange none, which has no messages to predict", path.string());
+  const auto exchange = json_field_or<std::string>(metadata, "exchange", path, kExactMode);
+  const ExchangeMode* mode = find_exchange_mode(exchange);
+  if (mode == nullptr || !ExchangeOptions{.mode = mode->name}.is_plain()) {
+    fail_input(
+        "{}: a run with --exchange {}, whose epochs don't send and use every message; that is all "
+        "that can be predicted",
+        path.string(), exchange);
   }
   for (const Json& layer : json_field<Json>(metadata, "layers", path)) {
     run.layers.push_back(

@@ -72,7 +72,7 @@ void follow_plan(const Plan& plan, const PlanChoice& choice, TrainJob& job) {
   BitChoice bits{.by = BitChoice::By::kFixed};
   for (const LayerPlan& layer : plan.layers) bits.widths.push_back(static_cast<int>(layer.bits));
   if (std::ranges::min(bits.widths) < 32) {
-    options.exchange = "quantized";
+    options.exchange = kModeOfBits;
     options.message_bits.bits = std::move(bits);
   }
 }

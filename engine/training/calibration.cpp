@@ -42,8 +42,8 @@ std::shared_ptr<KernelChoices> load_calibration(const TrainOptions& options) {
   return choices;
 }
 
-BitOptions calibrated_bits(const TrainOptions& options, int ranks) {
-  BitOptions result = options.message_bits;
+ExchangeOptions calibrated_exchange(const TrainOptions& options, int ranks) {
+  ExchangeOptions result = options.exchange_options();
   const std::filesystem::path file = file_of(options);
   if (file.empty()) return result;
   const Json json = read_calibration(file);
@@ -51,8 +51,8 @@ BitOptions calibrated_bits(const TrainOptions& options, int ranks) {
   const Json& exchange = json.at(kExchange);
   const bool found_by_resume = options.calibration.empty();
   if (found_by_resume && json_field_or<int>(exchange, "ranks", file, 0) != ranks) return result;
-  result.calibration = exchange;
-  result.calibration_place = fmt::format("{}: {}", file.string(), kExchange);
+  result.message_bits.calibration = exchange;
+  result.message_bits.calibration_place = fmt::format("{}: {}", file.string(), kExchange);
   return result;
 }
 

@@ -13,9 +13,9 @@ namespace atl {
 // where they name none. Null if none of it is asked for. Throws Error{kInput} naming the file.
 std::shared_ptr<KernelChoices> load_calibration(const TrainOptions& options);
 
-// options.message_bits with what an earlier run has measured of its exchange, if anything: see
-// HaloExchange::calibration. What a resumed run finds of another number of ranks is left alone.
-BitOptions calibrated_bits(const TrainOptions& options, int ranks);
+// options.exchange_options() with what an earlier run has measured of its exchange, if anything:
+// see HaloExchange::calibration. What a resumed run finds of another number of ranks is left alone.
+ExchangeOptions calibrated_exchange(const TrainOptions& options, int ranks);
 
 // Writes the choices of all ranks and the exchange's figures to FOLDER/calibration.json on rank 0,
 // if there are any. choices may be null, and so may exchange. Collective.

@@ -166,7 +166,7 @@ void require_finite_parameters(Network& network, const Rank& rank, int epoch) {
   }
 }
 
-void add_exchange_state(const HaloExchange& exchange, Transport& transport, SafetensorsFile& file) {
+void add_exchange_state(HaloExchange& exchange, Transport& transport, SafetensorsFile& file) {
   const std::string mine = exchange.state();
   const auto all = transport.gather(std::as_bytes(std::span(mine)), 0, {"state of the exchange"});
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

@@ -27,7 +27,7 @@ void load_network_state(Network& network, const Rank& rank, const SafetensorsFil
 void require_finite_parameters(Network& network, const Rank& rank, int epoch);
 
 // Adds what the exchange of each rank must remember, on rank 0. Collective.
-void add_exchange_state(const HaloExchange& exchange, Transport& transport, SafetensorsFile& file);
+void add_exchange_state(HaloExchange& exchange, Transport& transport, SafetensorsFile& file);
 // Back again; the state of another number of ranks is left out with a warning.
 void load_exchange_state(HaloExchange& exchange, const Transport& transport,
                          const SafetensorsFile& file, const std::string& place);

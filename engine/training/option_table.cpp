@@ -100,32 +100,92 @@ OptionTable<OptimizerConfig> schedule_options() {
 }
 
 Table message_options() {
-  const auto quantized = [](const TrainOptions& options) {
-    return options.exchange == "quantized";
+  const auto takes_bits = [](const TrainOptions& options) {
+    return exchange_mode(options.exchange).takes_bits();
   };
   const auto chosen = [=](BitChoice::By by) {
     return [=](const TrainOptions& options) {
-      return quantized(options) && options.message_bits.bits.by == by;
+      return takes_bits(options) && options.message_bits.bits.by == by;
     };
+  };
+  const auto sends = [](MessagesSent sent) {
+    return
+        [=](const TrainOptions& options) { return exchange_mode(options.exchange).sent == sent; };
+  };
+  const auto keeps_rows = [](const TrainOptions& options) {
+    return options.exchange_options().keeps_rows();
   };
   const auto adaptive = chosen(BitChoice::By::kAdaptive);
   const auto random = chosen(BitChoice::By::kRandom);
   return {
       {.name = "exchange",
        .group = "Messages",
-       .help = "How messages travel: exact, quantized with --bits per value, or none: each part "
-               "trains as if nothing lay behind the cut",
+       .help = "How messages travel: exact; quantized with --bits per value; one-bit; stale (used "
+               "in the epoch after); sampled (--rate of them); periodic (every --every epochs); "
+               "skip (rows that moved by --bound); compensated (differences to rows of before); "
+               "or none: each part trains as if nothing lay behind the cut",
        .value = TrainRow::text_of(ATOLL_FIELD(exchange), exchange_modes()),
        .recorded = kAlwaysRecorded,
        .plan = PlanRole::kFixes},
       {.name = "bits",
        .group = "Messages",
-       .help = "Bits per value of quantized messages: 1, 2, 4, 8, 16, 32 (as stored), one per "
-               "layer (8,4,32), random (2, 4 or 8 each), or adaptive; without --exchange it "
-               "means quantized",
+       .help = "Bits per value of messages that are not exact: 1, 2, 4, 8, 16, 32 (as stored), one "
+               "per layer (8,4,32), random (2, 4 or 8 each), or adaptive; without --exchange it "
+               "means quantized, whose default is adaptive; that of one-bit is 1, of compensated "
+               "2, of the others 32",
        .value = TrainRow::written(ATOLL_FIELD(message_bits.bits), parse_bits),
-       .recorded = quantized,
+       .recorded = takes_bits,
        .plan = PlanRole::kFixes},
+      {.name = "rate",
+       .group = "Messages",
+       .help = "sampled: share of the messages that is sent in an epoch, above 0, at most 1",
+       .value = TrainRow::number(ATOLL_FIELD(sending.rate), 1e-6, 1),
+       .recorded = sends(MessagesSent::kSampled)},
+      {.name = "every",
+       .group = "Messages",
+       .help = "periodic: a message is sent every K epochs",
+       .value = TrainRow::number(ATOLL_FIELD(sending.every), 1, 10000000),
+       .recorded = sends(MessagesSent::kPeriodic)},
+      {.name = "stagger",
+       .group = "Messages",
+       .help = "periodic: send 1 / K of the messages in each epoch, not all in one of K",
+       .value = TrainRow::on_or_off(ATOLL_FIELD(sending.stagger)),
+       .recorded = sends(MessagesSent::kPeriodic)},
+      {.name = "bound",
+       .group = "Messages",
+       .help = "skip: a row is sent when it has moved by more than this share of its length since "
+               "it was sent last; 0: always",
+       .value = TrainRow::number(ATOLL_FIELD(sending.bound), 0, 1000),
+       .recorded = sends(MessagesSent::kDrifted)},
+      {.name = "oldest",
+       .group = "Messages",
+       .help = "skip: epochs after which a row is sent all the same",
+       .value = TrainRow::number(ATOLL_FIELD(sending.oldest), 1, kOldestMessage),
+       .recorded = sends(MessagesSent::kDrifted)},
+      {.name = "shift",
+       .group = "Messages",
+       .help =
+           "Modes that keep rows of earlier epochs: move those of a link by the mean of how far "
+           "they fell behind, at the price of one row per link",
+       .value = TrainRow::on_or_off(ATOLL_FIELD(sending.shift)),
+       .recorded = keeps_rows},
+      {.name = "schedule",
+       .group = "Messages",
+       .help = "Use messages in the epoch that sends them (synchronous) or in the one after "
+               "(pipelined); auto: pipelined for --exchange stale",
+       .value = TrainRow::name_of(
+           ATOLL_FIELD(sending.schedule),
+           {MessageSchedule::kAuto, MessageSchedule::kSynchronous, MessageSchedule::kPipelined}),
+       .recorded =
+           [](const TrainOptions& options) {
+             return options.sending.schedule != MessageSchedule::kAuto;
+           }},
+      {.name = "synchronous-every",
+       .group = "Messages",
+       .help = "pipelined: in every K-th epoch messages are waited for; 0: in the first one alone",
+       .value = TrainRow::number(ATOLL_FIELD(sending.synchronous_every), 0, 10000000),
+       .recorded =
+           [](const TrainOptions& options) { return options.exchange_options().pipelined(); }},
       {.name = "reassign-every",
        .group = "Messages",
        .help = "Adaptive and random bits: epochs between assignments",

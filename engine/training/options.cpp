@@ -13,8 +13,17 @@ void check_options(const TrainOptions& options) {
     fail_option("--bits {}: {} widths for {} layers; give one, or one per layer", to_string(bits),
                 widths, layer_count(options.model));
   }
-  if (options.exchange == "quantized" && bits.by != BitChoice::By::kFixed &&
-      options.cuda_graph == GraphReplay::kOn &&
+  const ExchangeOptions exchange = options.exchange_options();
+  check_exchange(exchange);
+  const bool takes_bits = exchange_mode(exchange.mode).takes_bits();
+  if (options.cuda_graph == GraphReplay::kOn && takes_bits && !exchange.is_plain() &&
+      (exchange.pipelined() || !exchange_mode(exchange.mode).sends_all())) {
+    fail_option(
+        "--cuda-graph on: with --exchange {} the messages of one epoch are not those of "
+        "the next, so no recording holds; leave it out",
+        exchange.mode);
+  }
+  if (takes_bits && bits.by != BitChoice::By::kFixed && options.cuda_graph == GraphReplay::kOn &&
       options.message_bits.reassign_every < kEpochsWorthRecording) {
     fail_option(
         "--cuda-graph on: packets of --bits {} change their size every --reassign-every {} epochs, "

@@ -37,8 +37,9 @@ struct TrainOptions {
   SumRoute gradient_sum;  // over ranks
   bool overlap = true;
   Arrival arrival = Arrival::kAuto;
-  std::string exchange = "exact";
-  BitOptions message_bits;        // of `quantized`
+  std::string exchange = kExactMode;
+  BitOptions message_bits;
+  SendOptions sending;
   std::string backend = "auto";   // or one per rank, separated by commas
   std::string messages = "auto";  // between devices: see make_device_transport
   GraphReplay cuda_graph = GraphReplay::kAuto;
@@ -59,6 +60,8 @@ struct TrainOptions {
   bool resume = false;     // goes on from what is there: see open_run_folder
   bool trace = false;
   std::filesystem::path run_dir;  // empty: nothing is written
+
+  ExchangeOptions exchange_options() const { return {exchange, message_bits, sending}; }
 };
 
 // Throws Error{kOption} for combinations that make no sense.

@@ -34,7 +34,7 @@ struct RunConfig {
 // checkpoint.
 bool holds_run(const std::filesystem::path& folder);
 
-// `assignment` in metrics.jsonl (docs/quantization.md).
+// `assignment` in metrics.jsonl (docs/exchange.md).
 Json to_json(const ExchangeReport& report);
 
 // The line of an epoch in metrics.jsonl. metrics: null if it was not evaluated.

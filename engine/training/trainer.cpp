@@ -50,7 +50,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
             .seed = options.seed},
       counts_(backend, kMetricCounts),
       overlap_(options.overlap),
-      exchange_(make_exchange({options.exchange, calibrated_bits(options, transport.size())})),
+      exchange_(make_exchange(calibrated_exchange(options, transport.size()))),
       eval_exchange_(make_exact_exchange(rank_)),
       model_(options.model.sized(data.dataset().features, outputs_of(options, data),
                                  transport.size(), data.dataset().relations,
@@ -66,8 +66,9 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       loss_(make_loss()),
       optimizer_(options.optimizer, network_.parameters(), backend),
       runner_(rank_, network_, *loss_, optimizer_, options.cuda_graph) {
-  if (options.exchange == "none" && model_.recomputation.any()) {
-    fail_option("--exchange none: ranks that compute rows of others (--recompute) need messages");
+  if (exchange_mode(options.exchange).sent == MessagesSent::kNone && model_.recomputation.any()) {
+    fail_option("--exchange {}: ranks that compute rows of others (--recompute) need messages",
+                options.exchange);
   }
   exchange_->keep_alive(network_.memory());
   eval_exchange_->keep_alive(network_.memory());

@@ -476,7 +476,8 @@ class Run {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
     summary["layers"] = floats;
     if (!snapshot_ms_.empty()) summary["snapshot_ms_median"] = median(snapshot_ms_);
-    if (options_.exchange == "quantized") summary["bits"] = to_string(options_.message_bits.bits);
+    if (exchange_mode(options_.exchange).takes_bits())
+      summary["bits"] = to_string(options_.message_bits.bits);
     if (!assignment_.is_null()) summary["mean_bits"] = assignment_.at("mean_bits");
     summary["peak_rss_mb"] =
         static_cast<double>(*std::max_element(peaks.begin(), peaks.end())) / 1e6;

@@ -49,6 +49,35 @@ ATOLL_INLINE inline QuantizerRange range_of_row(const T* x, float scale, std::in
 }
 
 template <typename T>
+ATOLL_INLINE inline QuantizerLevels nearest_levels(const T* x, float scale, std::int64_t cols,
+                                                   const QuantizerRange& range, int bits) {
+  PlaceSums sums{.count = cols};
+  if (bits > 4) return nearest_levels(range, bits, sums);
+  const float zero = to_float(range.zero);
+  const float step = to_float(step_of(range, 16));
+  if (step > 0) {
+    const auto place = [&](std::int64_t j)
+                           ATOLL_INLINE { return nearest_place(load(x, j) * scale, zero, step); };
+    std::int64_t sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t j = 0; j < cols; ++j) sum += place(j);
+    sums.sum = sum;
+    const auto mean = static_cast<std::int32_t>(sums.mean());
+    std::int64_t above = 0;
+    std::int64_t sum_above = 0;
+#pragma omp simd reduction(+ : above, sum_above)
+    for (std::int64_t j = 0; j < cols; ++j) {
+      const std::int32_t p = place(j);
+      above += p > mean ? 1 : 0;
+      sum_above += p > mean ? p : 0;
+    }
+    sums.above = above;
+    sums.sum_above = sum_above;
+  }
+  return nearest_levels(range, bits, sums);
+}
+
+template <typename T>
 ATOLL_INLINE inline void load_tile(const T* x, float scale, std::int64_t cols, float zero,
                                    Tile& tile) {
   tile.count = std::min(kWireTile, cols - tile.first);
@@ -107,6 +136,7 @@ struct RowMessages {
   std::span<float> variance;
   std::byte* packets;
   Isa isa;
+  bool nearest;
   const std::byte* as_stored;  // the row, if it is sent as it is
   bool streamed;               // past the caches at 32 bits
 };
@@ -189,17 +219,24 @@ ATOLL_INLINE inline QuantizerRange pack_row(const T* x, float scale, std::int64_
                                             const RandomKey& key, std::uint64_t node,
                                             const RowMessages& row) {
   const QuantizerRange range = range_of_row(x, scale, cols);
-  const float zero = to_float(range.zero);
+  QuantizerLevels levels{range.zero, {}};
+  float highest = std::numeric_limits<float>::max();
+  if (row.nearest && !row.bits.empty() && row.bits[0] != 32) {
+    levels = nearest_levels(x, scale, cols, range, row.bits[0]);
+    highest =
+        to_float(levels.zero) + static_cast<float>((1 << row.bits[0]) - 1) * to_float(levels.step);
+  }
+  const float zero = to_float(levels.zero);
   std::array<Width, kWireBits.size()> widths{};
   bool noisy = false;
   for (std::size_t m = 0; m < row.bits.size(); ++m) {
     Width& width = widths[index_of(row.bits[m])];
     width.wanted = true;
     if (row.bits[m] == 32) continue;
-    const Bf16 step = step_of(range, row.bits[m]);
+    const Bf16 step = row.nearest ? levels.step : step_of(range, row.bits[m]);
     width.step = to_float(step);
     noisy = noisy || width.step > 0;
-    const std::uint32_t metadata = metadata_word(range.zero, step);
+    const std::uint32_t metadata = metadata_word(levels.zero, step);
     std::memcpy(row.packets + row.offset[m], &metadata, sizeof(metadata));
   }
   Tile tile;
@@ -209,12 +246,19 @@ ATOLL_INLINE inline QuantizerRange pack_row(const T* x, float scale, std::int64_
     } else {
       tile.count = std::min(kWireTile, cols - tile.first);
     }
-    if (noisy) draw_noise(row.isa, key, node, tile.first, tile.count, tile.noise);
+    if (noisy && row.nearest) {
+      for (std::int64_t j = 0; j < tile.units * kWireUnit; ++j) {
+        tile.values[j] = std::min(std::max(tile.values[j], zero), highest);
+        tile.noise[j] = 0.5F;
+      }
+    } else if (noisy) {
+      draw_noise(row.isa, key, node, tile.first, tile.count, tile.noise);
+    }
     send_tile<T>(row, tile, zero, widths, std::make_index_sequence<kWireBits.size()>{});
   }
   for (std::size_t m = 0; m < row.bits.size(); ++m) {
     const Width& width = widths[index_of(row.bits[m])];
-    row.variance[m] = width.sum * width.step * width.step;
+    row.variance[m] = row.nearest ? 0.0F : width.sum * width.step * width.step;
   }
   return range;
 }
@@ -328,6 +372,7 @@ void kernel(CpuBackend& backend, Queue&, const kernels::QuantizeRows& call) {
             trace.variance.subspan(first, count),
             packets.data(),
             backend.isa(),
+            rounding.nearest,
             scale.empty() ? reinterpret_cast<const std::byte*>(x_row) : nullptr,
             streamed};
         const QuantizerRange found =

@@ -80,13 +80,47 @@ __device__ inline QuantizerRange range_of_row(const T* row, std::int64_t cols, f
   return quantizer_range(of_order_key(least), of_order_key(most));
 }
 
+// The levels of a message of `bits` to the nearest. All 32 lanes must call.
+template <typename T, bool kWhole>
+__device__ inline QuantizerLevels nearest_levels_of_row(const T* row, std::int64_t cols,
+                                                        float scale, const QuantizerRange& range,
+                                                        int bits, int lane) {
+  PlaceSums sums{cols};
+  const float zero = to_float(range.zero);
+  const float step = to_float(step_of(range, 16));
+  // First the sum of all, then, when their mean is known, of those above it.
+  for (int pass = 0; pass < 2 && bits <= 4; ++pass) {
+    const std::int64_t mean = pass == 0 ? -1 : sums.mean();
+    long long sum = 0;
+    long long count = 0;
+    for (std::int64_t col = lane * kGroup; col < cols; col += kWarp * kGroup) {
+      const Packed<float, kGroup> values = load_group<T, kWhole>(row, col, cols, scale);
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) {
+        if (col + k >= cols) break;
+        const std::int32_t place = nearest_place(values.values[k], zero, step);
+        if (place <= mean) continue;
+        sum += place;
+        ++count;
+      }
+    }
+    for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+      sum += __shfl_xor_sync(kFullWarp, sum, offset);
+      count += __shfl_xor_sync(kFullWarp, count, offset);
+    }
+    (pass == 0 ? sums.sum : sums.sum_above) = sum;
+    if (pass == 1) sums.above = count;
+  }
+  return nearest_levels(range, bits, sums);
+}
+
 // A number rounded to a code, and what its rounding adds to the variance.
 struct RoundedCode {
   std::uint32_t code;
   float variance;
 };
 
-template <int kBits>
+template <int kBits, bool kNearest>
 __device__ inline RoundedCode round_code(float value, float zero, float step, float noise) {
   constexpr int kTop = (1 << kBits) - 1;
   int below;
@@ -100,7 +134,8 @@ __device__ inline RoundedCode round_code(float value, float zero, float step, fl
     up = static_cast<double>(noise) < rest;
     fraction = static_cast<float>(rest);
   } else {
-    const float t = __fdiv_rn(__fsub_rn(value, zero), step);
+    float t = __fdiv_rn(__fsub_rn(value, zero), step);
+    if constexpr (kNearest) t = fmaxf(t, 0.0F);  // values may lie below zero
     below = static_cast<int>(t);
     fraction = __fsub_rn(t, static_cast<float>(below));
     up = noise < fraction;
@@ -118,6 +153,7 @@ struct PackedRow {
   std::int64_t first;
   std::int64_t last;
   QuantizerRange range;
+  QuantizerLevels levels;  // its step: to the nearest, of the row's one message
   float zero;
 };
 
@@ -130,7 +166,7 @@ struct Group {
 
 // Writes the codes of the groups that a warp holds into all messages of kBits bits. Returns the
 // lane's share of the sum of f (1 - f). All 32 lanes must call.
-template <int kBits>
+template <int kBits, bool kNearest>
 __device__ inline float send_codes(const PackArgs& args, const PackedRow& row, const Group& group,
                                    float step) {
   constexpr int kWords = words_of_group(kBits);
@@ -142,7 +178,7 @@ __device__ inline float send_codes(const PackArgs& args, const PackedRow& row, c
   for (int k = 0; k < kGroup; ++k) {
     if (group.col + k >= args.cols || !(step > 0)) break;
     const RoundedCode rounded =
-        round_code<kBits>(group.values.values[k], row.zero, step, group.noise[k]);
+        round_code<kBits, kNearest>(group.values.values[k], row.zero, step, group.noise[k]);
     words[k * kBits / 32] |= rounded.code << static_cast<unsigned>(k * kBits % 32);
     sum += rounded.variance;
   }
@@ -165,34 +201,41 @@ __device__ inline float send_codes(const PackArgs& args, const PackedRow& row, c
 
 // Quantizes a row into its messages, for the widths whose bit is set in `wanted`, and stores the
 // variances of these messages. All 32 lanes must call.
-template <typename T, bool kWhole>
+template <typename T, bool kWhole, bool kNearest>
 __device__ inline void send_quantized(const PackArgs& args, const PackedRow& row, unsigned wanted,
                                       const RandomKey& key, std::uint64_t node, const T* x,
                                       float scale, int lane) {
   float steps[kQuantized];
   float sums[kQuantized] = {};
 #pragma unroll
-  for (int w = 0; w < kQuantized; ++w) steps[w] = to_float(step_of(row.range, 1 << w));
+  for (int w = 0; w < kQuantized; ++w) {
+    steps[w] = to_float(kNearest ? row.levels.step : step_of(row.range, 1 << w));
+  }
   for (std::int64_t base = 0; base < args.cols; base += kWarp * kGroup) {
     Group group;
     group.col = base + lane * kGroup;
     group.values = load_group<T, kWhole>(x, group.col, args.cols, scale);
-    const PhiloxBlock block =
-        random_block(key, node, static_cast<std::uint32_t>(group.col / kGroup));
+    if constexpr (kNearest) {
 #pragma unroll
-    for (int k = 0; k < kGroup; ++k) {
-      group.noise[k] = static_cast<float>(block[k] >> 8U) * 0x1p-24F;
+      for (int k = 0; k < kGroup; ++k) group.noise[k] = 0.5F;
+    } else {
+      const PhiloxBlock block =
+          random_block(key, node, static_cast<std::uint32_t>(group.col / kGroup));
+#pragma unroll
+      for (int k = 0; k < kGroup; ++k) {
+        group.noise[k] = static_cast<float>(block[k] >> 8U) * 0x1p-24F;
+      }
     }
-    if ((wanted & 1U) != 0) sums[0] += send_codes<1>(args, row, group, steps[0]);
-    if ((wanted & 2U) != 0) sums[1] += send_codes<2>(args, row, group, steps[1]);
-    if ((wanted & 4U) != 0) sums[2] += send_codes<4>(args, row, group, steps[2]);
-    if ((wanted & 8U) != 0) sums[3] += send_codes<8>(args, row, group, steps[3]);
-    if ((wanted & 16U) != 0) sums[4] += send_codes<16>(args, row, group, steps[4]);
+    if ((wanted & 1U) != 0) sums[0] += send_codes<1, kNearest>(args, row, group, steps[0]);
+    if ((wanted & 2U) != 0) sums[1] += send_codes<2, kNearest>(args, row, group, steps[1]);
+    if ((wanted & 4U) != 0) sums[2] += send_codes<4, kNearest>(args, row, group, steps[2]);
+    if ((wanted & 8U) != 0) sums[3] += send_codes<8, kNearest>(args, row, group, steps[3]);
+    if ((wanted & 16U) != 0) sums[4] += send_codes<16, kNearest>(args, row, group, steps[4]);
   }
 #pragma unroll
   for (int w = 0; w < kQuantized; ++w) {
     if ((wanted >> static_cast<unsigned>(w) & 1U) == 0) continue;
-    const float variance = team_sum(sums[w], kWarp) * steps[w] * steps[w];
+    const float variance = kNearest ? 0.0F : team_sum(sums[w], kWarp) * steps[w] * steps[w];
     for (std::int64_t m = row.first + lane; m < row.last; m += kWarp) {
       if (args.bits[m] == 1 << w) args.variance[m] = variance;
     }
@@ -215,7 +258,7 @@ __device__ inline void send_stored(const PackArgs& args, const PackedRow& row, c
   }
 }
 
-template <typename T, bool kWhole>
+template <typename T, bool kWhole, bool kNearest>
 __global__ void __launch_bounds__(kBlockThreads) pack_kernel(PackArgs args, Rows<const T> x) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t warp = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
@@ -226,9 +269,14 @@ __global__ void __launch_bounds__(kBlockThreads) pack_kernel(PackArgs args, Rows
     const auto node = static_cast<std::uint64_t>(args.row_ids[id]);
     const float scale = args.scale != nullptr ? args.scale[id] : 1.0F;
     const T* from = x.at(id, 0);
-    PackedRow row{args.first[k], args.first[k + 1], {}, 0};
+    PackedRow row{args.first[k], args.first[k + 1], {}, {}, 0};
     row.range = range_of_row<T, kWhole>(from, args.cols, scale, lane);
-    row.zero = to_float(row.range.zero);
+    row.levels.zero = row.range.zero;
+    if (kNearest && row.first < row.last && args.bits[row.first] < 32) {
+      row.levels = nearest_levels_of_row<T, kWhole>(from, args.cols, scale, row.range,
+                                                    args.bits[row.first], lane);
+    }
+    row.zero = to_float(row.levels.zero);
     if (lane == 0) {
       args.range[k] = row.range.range;
       if (row.range.bad) {
@@ -240,15 +288,16 @@ __global__ void __launch_bounds__(kBlockThreads) pack_kernel(PackArgs args, Rows
       const int bits = args.bits[m];
       wanted |= static_cast<unsigned>(bits);
       if (bits == 32) continue;
-      store_word(args.packets + args.offset[m],
-                 metadata_word(row.range.zero, step_of(row.range, bits)));
+      store_word(
+          args.packets + args.offset[m],
+          metadata_word(row.levels.zero, kNearest ? row.levels.step : step_of(row.range, bits)));
     }
     for (int offset = kWarp / 2; offset > 0; offset /= 2) {
       wanted |= __shfl_xor_sync(kFullWarp, wanted, offset);
     }
     // Bit w of the widths below 32 is the width 1 << w.
     if ((wanted & 31U) != 0) {
-      send_quantized<T, kWhole>(args, row, wanted, key, node, from, scale, lane);
+      send_quantized<T, kWhole, kNearest>(args, row, wanted, key, node, from, scale, lane);
     }
     if ((wanted & 32U) != 0) send_stored(args, row, from, scale, lane);
   }
@@ -333,9 +382,17 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::QuantizeRows& cal
                       trace.variance.data(),
                       trace.bad.data()};
   with_element_type(x.dtype, [&]<typename T>(T) {
-    launch(where, blocks_of_warps(where, args.rows), kBlockThreads,
-           fits_vectors(kGroup, x) ? pack_kernel<T, true> : pack_kernel<T, false>, args,
-           rows_of<T>(x));
+    const auto pack = [&]<bool kNearest>(std::bool_constant<kNearest>) {
+      launch(where, blocks_of_warps(where, args.rows), kBlockThreads,
+             fits_vectors(kGroup, x) ? pack_kernel<T, true, kNearest>
+                                     : pack_kernel<T, false, kNearest>,
+             args, rows_of<T>(x));
+    };
+    if (rounding.nearest) {
+      pack(std::true_type{});
+    } else {
+      pack(std::false_type{});
+    }
   });
 }
 

@@ -92,6 +92,55 @@ float pack_codes(const std::vector<float>& row, const Extremes& extremes, int bi
   return static_cast<float>(variance * static_cast<double>(step) * static_cast<double>(step));
 }
 
+// Packs one row below 32 bits to the nearest codes.
+void pack_nearest(const std::vector<float>& row, const Extremes& extremes, int bits,
+                  std::span<std::byte> message) {
+  if (extremes.bad) return;
+  const std::int64_t top = (std::int64_t{1} << bits) - 1;
+  const auto bf16 = [](double value) { return to_float(to_bf16(static_cast<float>(value))); };
+  float zero = extremes.zero;
+  float step = to_float(to_bf16_up(extremes.range / static_cast<float>(top)));
+  if (bits <= 4) {
+    const float unit = to_float(to_bf16_up(extremes.range / 65535.0F));
+    std::vector<std::int64_t> places;
+    for (const float value : row) {
+      const float place = unit > 0 ? std::floor((value - zero) / unit + 0.5F) : 0.0F;
+      places.push_back(std::min<std::int64_t>(static_cast<std::int64_t>(place), 65535));
+    }
+    const auto mean_of = [&](auto counts) {
+      std::int64_t sum = 0;
+      std::int64_t count = 0;
+      for (const std::int64_t place : places) {
+        if (counts(place)) sum += place, ++count;
+      }
+      return count > 0 ? sum / count : -1;
+    };
+    const std::int64_t mean = mean_of([](std::int64_t) { return true; });
+    const std::int64_t low = mean_of([&](std::int64_t place) { return place <= mean; });
+    std::int64_t high = mean_of([&](std::int64_t place) { return place > mean; });
+    if (high < 0) high = low;
+    const double between = bits == 4 ? 5 : 1;
+    const double below = bits == 4 ? 5 : bits == 2 ? 1 : 0;
+    const float nearer = bf16(static_cast<double>(high - low) * unit / between);
+    const float lowest = bf16(zero + static_cast<double>(low) * unit - below * nearer);
+    const double highest = lowest + static_cast<double>(top) * nearer;
+    if (std::isfinite(lowest) && std::isfinite(static_cast<float>(highest))) {
+      step = nearer;
+      zero = lowest;
+    }
+  }
+  const Bf16 stored[] = {to_bf16(zero), to_bf16(step)};
+  std::memcpy(message.data(), stored, sizeof(stored));
+  if (step == 0) return;
+  for (std::size_t j = 0; j < row.size(); ++j) {
+    const Position t =
+        bits == 16 ? position<double>(row[j], zero, step) : position<float>(row[j], zero, step);
+    const std::int64_t code = t.below + (t.fraction > 0.5 ? 1 : 0);
+    put_bits(message.subspan(kWireMetadataBytes), static_cast<std::int64_t>(j) * bits, bits,
+             std::clamp<std::int64_t>(code, 0, top));
+  }
+}
+
 // The bytes of a message, which must start and end where it may.
 template <typename Byte>
 std::span<Byte> message_of(std::span<Byte> packets, std::int64_t offset, int bits,
@@ -175,6 +224,8 @@ void kernel(ReferenceBackend&, Queue&, const kernels::QuantizeRows& call) {
         trace.variance[m] = 0;
         if (bits == 32) {
           pack_values<T>(values, message);
+        } else if (rounding.nearest) {
+          pack_nearest(values, found, bits, message);
         } else {
           trace.variance[m] = pack_codes(values, found, bits, key, rounding.row_ids[row], message);
         }

@@ -28,24 +28,31 @@ constexpr Circumstance kCircumstances[] = {
     {"exchange", false}, {"bits", false},   {"commit", true},
 };
 
-// Options that have an effect only where another one has, or has not, a certain value.
+bool takes_bits(std::string_view mode) {
+  const ExchangeMode* found = find_exchange_mode(mode);
+  return found == nullptr || found->takes_bits();
+}
+bool is_adaptive(std::string_view bits) { return bits == "adaptive"; }
+bool has_steps(std::string_view schedule) { return schedule == "step"; }
+bool is_above_zero(std::string_view number) { return number != "0"; }
+
+// Options that have an effect only where another one has certain values.
 struct Condition {
   std::string_view option;
   std::string_view other;
-  std::string_view value;
-  bool equal;
+  bool (*holds)(std::string_view value);
 };
 constexpr Condition kConditions[] = {
-    {"bits", "exchange", "quantized", true},
-    {"lambda", "exchange", "quantized", true},
-    {"lambda", "bits", "adaptive", true},
-    {"reassign-every", "exchange", "quantized", true},
-    {"reassign-every", "bits", "adaptive", true},
-    {"sensitivity", "exchange", "quantized", true},
-    {"sensitivity", "bits", "adaptive", true},
-    {"lr-step-epochs", "lr-schedule", "step", true},
-    {"lr-step-factor", "lr-schedule", "step", true},
-    {"weight-decay-layers", "weight-decay", "0", false},
+    {"bits", "exchange", takes_bits},
+    {"lambda", "exchange", takes_bits},
+    {"lambda", "bits", is_adaptive},
+    {"reassign-every", "exchange", takes_bits},
+    {"reassign-every", "bits", is_adaptive},
+    {"sensitivity", "exchange", takes_bits},
+    {"sensitivity", "bits", is_adaptive},
+    {"lr-step-epochs", "lr-schedule", has_steps},
+    {"lr-step-factor", "lr-schedule", has_steps},
+    {"weight-decay-layers", "weight-decay", is_above_zero},
 };
 
 using Values = std::vector<ConfigValue>;
@@ -59,7 +66,7 @@ bool has_effect(const Values& values, std::string_view option) {
   return std::ranges::all_of(kConditions, [&](const Condition& condition) {
     if (condition.option != option) return true;
     const std::string* other = find(values, condition.other);
-    return other == nullptr || (*other == condition.value) == condition.equal;
+    return other == nullptr || condition.holds(*other);
   });
 }
 

@@ -13,7 +13,7 @@
 #include <random>
 #include <string>
 
-#include "engine/exchange/quantization/bit_assignment.hpp"
+#include "engine/exchange/messages/bit_assignment.hpp"
 
 namespace atl {
 namespace {

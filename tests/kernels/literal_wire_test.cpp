@@ -285,6 +285,37 @@ TEST_P(LiteralWire, GreatNumbersThatCanBeSent) {
   }
 }
 
+TEST_P(LiteralWire, TwoMeansAreCodesToTheNearest) {
+  const auto bytes_of = [&](const std::vector<float>& row, int width) {
+    const Messages messages = one_row(row, {width});
+    const Packed packed = pack(*h, messages, h->input(1, messages.cols, row), {},
+                               {.key = kLiteralKey, .row_ids = nodes(1), .nearest = true});
+    EXPECT_EQ(packed.variance[0], 0);
+    return message(messages, packed, 0);
+  };
+  // -1 and 3 are all there is: zero -1, step 4, and around it.
+  const std::vector<float> row{-1, 3, 3, -1};
+  EXPECT_EQ(bytes_of(row, 1), (Bytes{0x80, 0xBF, 0x80, 0x40, 0b0110, 0, 0, 0}));
+  // -5, -1, 3, 7
+  EXPECT_EQ(bytes_of(row, 2), (Bytes{0xA0, 0xC0, 0x80, 0x40, 0b01101001, 0, 0, 0}));
+  // A fifth of 4 in bf16, five of them below -1: codes 5 and 10.
+  EXPECT_EQ(bytes_of(row, 4), (Bytes{0xA0, 0xC0, 0x4D, 0x3F, 0xA5, 0x5A, 0, 0}));
+  EXPECT_EQ(bytes_of({0, 0, 0}, 1), (Bytes{0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(bytes_of({2, 2, 2}, 2), (Bytes{0x00, 0x40, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST_P(LiteralWire, GreatNumbersToTheNearest) {
+  const std::vector<float> row{-1.6e38F, 0, 1.6e38F, 1.5e38F};
+  for (const int width : {1, 2, 4, 8, 16}) {
+    const Messages messages = one_row(row, {width});
+    const Packed packed = pack(*h, messages, h->input(1, 4, row), {},
+                               {.key = kLiteralKey, .row_ids = nodes(1), .nearest = true});
+    for (const double value : unpack(*h, messages, packed.bytes, DType::kF32)) {
+      EXPECT_TRUE(std::isfinite(value)) << width;
+    }
+  }
+}
+
 TEST_P(LiteralWire, NothingToSend) {
   const Messages none(3, DType::kF32);
   const ConstMatrixView x = h->input(2, 3, {1, 2, 3, 4, 5, 6});

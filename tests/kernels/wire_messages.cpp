@@ -70,7 +70,8 @@ Packed pack(Harness& h, const Messages& messages, ConstMatrixView x,
             const std::vector<float>& scale, const Rounding& rounding) {
   const PackList list{h.input_span(messages.rows), h.input_span(messages.first),
                       h.input_span(messages.offset), h.input_span(messages.bits)};
-  const RoundingSpec spec{rounding.key, h.input_span(rounding.row_ids), rounding.state};
+  const RoundingSpec spec{rounding.key, h.input_span(rounding.row_ids), rounding.state,
+                          rounding.nearest};
   const auto packets = h.output_span<std::uint8_t>(messages.bytes);
   const PackTrace trace{h.output_span<float>(static_cast<std::int64_t>(messages.rows.size())),
                         h.output_span<float>(messages.count()),

@@ -51,6 +51,7 @@ struct Rounding {
   RandomKey key;
   std::vector<GlobalId> row_ids;
   const EpochState* state = nullptr;  // of the harness
+  bool nearest = false;
 };
 Packed pack(Harness& h, const Messages& messages, ConstMatrixView x,
             const std::vector<float>& scale, const Rounding& rounding);

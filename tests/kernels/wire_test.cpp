@@ -145,6 +145,67 @@ TEST_P(WireOracleTest, SameBytesAndValues) {
   }
 }
 
+TEST_P(WireOracleTest, SameBytesToTheNearest) {
+  const auto& [backend, dtype] = GetParam();
+  for (const MessageSize& size : message_sizes()) {
+    SCOPED_TRACE(fmt::format("{} x {}, padding {}", size.rows, size.cols, size.padding));
+    const auto values = mixed_rows(size.rows, size.cols);
+    Messages messages(size.cols, dtype);
+    for (std::int64_t k = 0; k < size.rows; ++k) {
+      messages.add(size.rows - 1 - k, {kWireBits[static_cast<std::size_t>((k + k / 8) % 6)]});
+    }
+    const auto scale = size.rows % 2 == 0 ? random_floats(size.rows, 22) : std::vector<float>();
+    std::vector<Packed> packed;
+    for (const std::string& name : {backend, std::string("reference")}) {
+      Harness h(name, 2, dtype);
+      h.set_padding(size.padding);
+      packed.push_back(pack(h, messages, h.input(size.rows, size.cols, values), scale,
+                            {.key = kOracleKey, .row_ids = nodes(size.rows), .nearest = true}));
+    }
+    expect_same_messages(messages, packed[0], packed[1]);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// The square of what is lost, over that of the row.
+double lost_to_the_nearest(Harness& h, const std::vector<float>& row, int bits) {
+  const auto cols = static_cast<std::int64_t>(row.size());
+  const ConstMatrixView x = h.input(1, cols, row);
+  Messages messages(cols, DType::kF32);
+  messages.add(0, {bits});
+  const Packed packed =
+      pack(h, messages, x, {}, {.key = kOracleKey, .row_ids = nodes(1), .nearest = true});
+  const std::vector<double> found = unpack(h, messages, packed.bytes, DType::kF32);
+  double lost = 0;
+  double whole = 0;
+  for (std::size_t j = 0; j < row.size(); ++j) {
+    lost += std::pow(found[j] - static_cast<double>(row[j]), 2);
+    whole += std::pow(static_cast<double>(row[j]), 2);
+  }
+  return lost / whole;
+}
+
+TEST_P(WireTest, RoundingToTheNearestLosesAShareOfTheRow) {
+  const auto& [backend, dtype] = GetParam();
+  if (dtype != DType::kF32) return;
+  Harness h(backend, 2, dtype);
+  // Sums of twelve uniform numbers are nearly Gaussian.
+  const auto uniform = random_floats(12 * 4096, 31);
+  std::vector<float> gaussian(4096, 0.0F);
+  for (std::size_t k = 0; k < uniform.size(); ++k) gaussian[k / 12] += uniform[k];
+  std::vector<float> one_of_many(256, 0.0F);
+  one_of_many[77] = -3;
+  std::vector<float> heavy = gaussian;
+  for (float& value : heavy) value = value * value * value;
+  for (const auto& [bits, share] :
+       {std::pair{1, 0.364}, {2, 0.222}, {4, 0.0125}, {8, 0.0002}, {16, 1e-8}}) {
+    EXPECT_LT(lost_to_the_nearest(h, gaussian, bits), 1.03 * share) << bits;
+    // Never more than the row itself: what is left over shrinks from one message to the next.
+    EXPECT_LT(lost_to_the_nearest(h, heavy, bits), 0.9) << bits;
+    EXPECT_LT(lost_to_the_nearest(h, one_of_many, bits), 0.01) << bits;
+  }
+}
+
 // Messages packed from bf16 may be unpacked to f32, on the other backend as well.
 TEST_P(WireOracleTest, UnpacksToF32) {
   const auto& [backend, dtype] = GetParam();

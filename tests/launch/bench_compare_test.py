@@ -17,7 +17,7 @@ FIELDS = {"mode", "overlap", "mean_bits", "epoch_ms", "exposed_comm_ms", "bytes_
 
 
 def wire_bytes(bits, columns):
-    """Bytes of one f32 row on the wire, as docs/quantization.md says."""
+    """Bytes of one f32 row on the wire, as docs/exchange.md says."""
     return 4 * columns if bits == 32 else 4 + (columns * bits + 31) // 32 * 4
 
 

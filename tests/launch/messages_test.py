@@ -37,12 +37,12 @@ class MessagesTest(OneFolderTest):
     def test_the_commands_of_the_page(self):
         with open(PAGE, encoding="utf-8") as file:
             lines = [line.split("  #")[0] for line in file if line.startswith("    mpirun")]
-        self.assertEqual(len(lines), 4)
+        self.assertGreater(len(lines), 4)
         for number, line in enumerate(lines):
             words = shlex.split(line)
             self.assertEqual(words[:4], ["mpirun", "-n", "4", "build/atoll"])
-            result = run([*words[4:], "--hidden", "8", "--epochs", "2", "--run-dir", f"page-{number}"],
-                         self.folder, ranks=4)
+            more = ["--run-dir", f"page-{number}"] if words[4] == "train" else ["--warmup", "1"]
+            result = run([*words[4:], "--hidden", "8", "--epochs", "2", *more], self.folder, ranks=4)
             self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_sums_and_rows_train_alike_and_sums_take_fewer_bytes(self):

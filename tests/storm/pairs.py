@@ -17,6 +17,10 @@ QUANTIZED = ["--exchange", "quantized"]
 # Options that an option needs beside it on both ranks.
 COMPANY = {
     "bits": QUANTIZED, "lambda": QUANTIZED, "reassign-every": QUANTIZED, "sensitivity": QUANTIZED,
+    "rate": ["--exchange", "sampled"], "every": ["--exchange", "periodic"],
+    "stagger": ["--exchange", "periodic"], "shift": ["--exchange", "periodic"],
+    "bound": ["--exchange", "skip"], "oldest": ["--exchange", "skip"],
+    "schedule": ["--exchange", "one-bit"], "synchronous-every": ["--exchange", "stale"],
     "lr-step-epochs": ["--lr-schedule", "step"], "lr-step-factor": ["--lr-schedule", "step"],
     "parts-file": ["--method", "file"], "snapshot-dir": ["--snapshot-every", "1"],
     "trace": ["--run-dir", "new"], "checkpoint-every": ["--run-dir", "new"],

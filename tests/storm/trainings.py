@@ -19,9 +19,22 @@ MODELS = {
              "--eval-every", "3", "--weight-decay", "1e-4"],
 }
 EXCHANGES = {"exact": [], "adaptive": ["--exchange", "quantized", "--bits", "adaptive"]}
+# Modes that keep rows from epoch to epoch, or draw messages.
+KEEPING = {
+    "stale": ["--exchange", "stale", "--shift", "on"],
+    "sampled": ["--exchange", "sampled"],
+    "periodic": ["--exchange", "periodic", "--every", "7"],
+    "staggered": ["--exchange", "periodic", "--stagger", "on", "--shift", "on"],
+    "skip": ["--exchange", "skip", "--bits", "8"],
+    "compensated": ["--exchange", "compensated"],
+    "one-bit": ["--exchange", "one-bit", "--schedule", "pipelined", "--synchronous-every", "10"],
+}
 TRANSPORTS = ("mpi", "local")
 NAMES = [(model, exchange, transport) for model in MODELS for exchange in EXCHANGES
          for transport in TRANSPORTS]
+NAMES += [(("gcn", "sage")[place % 2], exchange, TRANSPORTS[place // 2 % 2])
+          for place, exchange in enumerate(KEEPING)]
+EXCHANGES |= KEEPING
 # Figures of a line of metrics.jsonl about the computation. Times vary, and bytes do too: the first
 # epoch after a resume fetches once more what is constant.
 NUMBERS = ("epoch", "loss", "train", "valid", "test")

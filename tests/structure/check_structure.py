@@ -22,7 +22,7 @@ ALLOWED = {
     "engine/tensor": ["kernels"],
     "engine/comm": ["engine/tensor", "kernels"],
     "engine/exchange": ["engine/comm", "engine/tensor", "kernels", "partition"],
-    "engine/exchange/quantization": ["engine/exchange", "engine/comm", "engine/tensor", "kernels"],
+    "engine/exchange/messages": ["engine/exchange", "engine/comm", "engine/tensor", "kernels"],
     "engine/program": ["engine/exchange", "engine/tensor", "kernels", "partition"],
     "engine/models": ["engine/program", "engine/exchange", "kernels", "partition"],
     "engine/training": ["engine/models", "engine/program", "engine/exchange", "engine/comm", "engine/tensor", "kernels",

@@ -122,7 +122,6 @@ class ExchangingRank {
         result.scale[d][static_cast<std::size_t>(to_index(local_.inner_ids[i]))] = values[i];
       }
     }
-    result.states[me] = exchange_->state();
     if (me == 0) result.calibration = exchange_->calibration();
   }
 
@@ -176,8 +175,11 @@ inline Exchanged exchanged(const GraphView& graph, const ExchangeSetup& setup,
       rank.run_epoch(epoch, result.epochs[static_cast<std::size_t>(epoch - setup.first_epoch)],
                      mutex);
     }
+    // Waits for messages under way, of all ranks.
+    std::string state = rank.exchange().state();
     const std::lock_guard lock(mutex);
     rank.describe(result);
+    result.states[static_cast<std::size_t>(transport.rank())] = std::move(state);
   });
   return result;
 }

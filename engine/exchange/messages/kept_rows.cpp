@@ -1,0 +1,137 @@
+#include "engine/exchange/messages/kept_rows.hpp"
+
+#include <numeric>
+
+namespace atl {
+
+namespace {
+
+Tensor zeroed(const Rank& rank, std::int64_t rows, std::int64_t cols, DType dtype) {
+  Tensor tensor(rank.backend, rows, cols, dtype);
+  MatrixView whole = tensor.view();
+  whole.cols = whole.stride;  // padding may travel
+  rank.backend.run(rank.queue, kernels::FillZero{whole});
+  return tensor;
+}
+
+}  // namespace
+
+PeerRows::PeerRows(const Rank& rank, const std::vector<int>& peer) {
+  std::vector<std::int64_t> row_ptr{0};
+  std::vector<std::int32_t> col_idx;
+  for (const int p : peer) {
+    if (p >= 0) col_idx.push_back(p);
+    row_ptr.push_back(std::ssize(col_idx));
+  }
+  row_ptr_ = {rank.backend, rank.queue, std::move(row_ptr)};
+  col_idx_ = {rank.backend, rank.queue, std::move(col_idx)};
+  op_.rows = std::ssize(peer);
+  op_.cols = rank.transport.size();
+  op_.row_ptr = row_ptr_.span();
+  op_.col_idx = col_idx_.span();
+}
+
+void PeerRows::add(Backend& backend, Queue& queue, ConstMatrixView x, MatrixView y,
+                   double beta) const {
+  backend.run(queue, kernels::Spmm{op_, {0, op_.rows}, x, beta, y});
+}
+
+SentRows::SentRows(const Rank& rank, const DistributedOperator& op, std::int64_t cols,
+                   DType storage, const MessageRule& rule, std::vector<float> scores)
+    : rank_(rank), rule_(rule), scores_(std::move(scores)) {
+  const std::int64_t messages = op.halo.sent_rows();
+  kept_ = zeroed(rank, messages, cols, storage);
+  copies_ = zeroed(rank, messages, cols, storage);
+  if (rule.sends != MessageRule::Sends::kRows || rule.shifts) {
+    decoded_ = zeroed(rank, messages, cols, storage);
+  }
+  if (rule.shifts) shift_ = zeroed(rank, rank.transport.size(), cols, storage);
+  if (!rule.measures_drift) return;
+  moved_ = zeroed(rank, messages, 1, parameter_dtype(storage));
+  size_ = zeroed(rank, messages, 1, parameter_dtype(storage));
+  std::vector<LocalId> counting;
+  for (std::int32_t k = 0; k < messages; ++k) counting.push_back(LocalId{k});
+  counting_ = {rank.backend, rank.queue, std::move(counting)};
+}
+
+void SentRows::set_shifted(const DistributedOperator& op,
+                           const std::vector<std::uint8_t>& shifted) {
+  std::vector<int> peer_of(shifted.size(), -1);
+  std::vector<std::int64_t> row_ptr{0};
+  std::vector<std::int32_t> col_idx;
+  std::vector<float> values;
+  for (std::size_t peer = 0; peer + 1 < op.halo.send_offset.size(); ++peer) {
+    const auto begin = static_cast<std::size_t>(op.halo.send_offset[peer]);
+    const auto end = static_cast<std::size_t>(op.halo.send_offset[peer + 1]);
+    double sum = 0;
+    for (std::size_t k = begin; k < end; ++k) sum += shifted[k] != 0 ? scores_[k] : 0;
+    for (std::size_t k = begin; k < end && sum > 0; ++k) {
+      if (shifted[k] == 0) continue;
+      peer_of[k] = static_cast<int>(peer);
+      col_idx.push_back(static_cast<std::int32_t>(k));
+      values.push_back(static_cast<float>(scores_[k] / sum));
+    }
+    row_ptr.push_back(std::ssize(col_idx));
+  }
+  spread_ = std::make_unique<PeerRows>(rank_, peer_of);
+  mean_row_ptr_ = {rank_.backend, rank_.queue, std::move(row_ptr)};
+  mean_col_idx_ = {rank_.backend, rank_.queue, std::move(col_idx)};
+  mean_values_ = {rank_.backend, rank_.queue, std::move(values)};
+  mean_.rows = rank_.transport.size();
+  mean_.cols = std::ssize(shifted);
+  mean_.row_ptr = mean_row_ptr_.span();
+  mean_.col_idx = mean_col_idx_.span();
+  mean_.values = mean_values_.span();
+}
+
+void SentRows::prepare(Queue& queue, const DistributedOperator& op, MatrixView x,
+                       std::span<const float> scale) {
+  Backend& backend = rank_.backend;
+  const MatrixView copies = copies_.view();
+  const MatrixView kept = kept_.view();
+  const auto squares = [&](Tensor& of_each) {
+    backend.run(queue,
+                kernels::PairDots{copies, counting_.span(), counting_.span(), of_each.view()});
+  };
+  backend.run(queue,
+              kernels::GatherRows{x.rows_in({0, op.sendable()}), op.send_rows, scale, copies});
+  if (rule_.measures_drift) squares(size_);
+  if (rule_.sends == MessageRule::Sends::kCorrected) {
+    backend.run(queue, kernels::Combine{1, copies, 1, kept, copies});
+    return;
+  }
+  if (rule_.sends == MessageRule::Sends::kDifferences || rule_.measures_drift || rule_.shifts) {
+    backend.run(queue, kernels::Combine{1, copies, -1, kept, copies});
+  }
+  if (rule_.shifts) {
+    backend.run(queue, kernels::Spmm{mean_, {0, mean_.rows}, copies, 0, shift_.view()});
+    const MatrixView spread = decoded_.view();
+    spread_->add(backend, queue, shift_.view(), spread, 0);
+    backend.run(queue, kernels::Combine{1, kept, 1, spread, kept});
+    backend.run(queue, kernels::Combine{1, copies, -1, spread, copies});
+  }
+  if (rule_.measures_drift) squares(moved_);
+}
+
+void SentRows::update(Queue& queue, std::span<const std::byte> packets, const UnpackList& list) {
+  Backend& backend = rank_.backend;
+  const MatrixView kept = kept_.view();
+  if (rule_.sends == MessageRule::Sends::kRows) {
+    backend.run(queue, kernels::DequantizeRows{packets, list, kept});
+    return;
+  }
+  const MatrixView decoded = decoded_.view();
+  backend.run(queue, kernels::DequantizeRows{packets, list, decoded});
+  if (rule_.sends == MessageRule::Sends::kDifferences) {
+    backend.run(queue, kernels::Combine{1, kept, 1, decoded, kept});
+  } else {
+    backend.run(queue, kernels::Combine{1, copies_.view(), -1, decoded, kept});
+  }
+}
+
+SentRows::Drift SentRows::drift() {
+  return {download_f32(rank_.backend, rank_.queue, moved_.view()),
+          download_f32(rank_.backend, rank_.queue, size_.view())};
+}
+
+}  // namespace atl

@@ -1,0 +1,75 @@
+// Rows that the two ends of a channel keep from epoch to epoch (MessageRule).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/exchange/halo_exchange.hpp"
+#include "engine/exchange/messages/message_layout.hpp"
+#include "engine/exchange/messages/message_rule.hpp"
+#include "engine/exchange/packet_transfer.hpp"
+
+namespace atl {
+
+// Adds one row per peer to rows that have to do with it: y[i, :] += x[peer of i, :] for some i.
+class PeerRows {
+ public:
+  // peer[i]: of row i, or -1.
+  PeerRows(const Rank& rank, const std::vector<int>& peer);
+  // x [ranks, F], y [rows, F].
+  void add(Backend& backend, Queue& queue, ConstMatrixView x, MatrixView y, double beta = 1) const;
+
+ private:
+  ConstDeviceArray<std::int64_t> row_ptr_;
+  ConstDeviceArray<std::int32_t> col_idx_;
+  SparseOperator op_;
+};
+
+// The sender keeps: the row that each receiver keeps (h), or, of rows that are sent with a
+// correction, what its messages have lost (e). A row per message, in the order of the lists.
+class SentRows {
+ public:
+  // scores: A_k of the messages, where the rule shifts.
+  SentRows(const Rank& rank, const DistributedOperator& op, std::int64_t cols, DType storage,
+           const MessageRule& rule, std::vector<float> scores);
+
+  // Before packing: copies rows of x, times `scale`, and makes of them what the rule sends.
+  void prepare(Queue& queue, const DistributedOperator& op, MatrixView x,
+               std::span<const float> scale);
+  // Packed in place of rows of x: differences, or corrected rows.
+  MatrixView copies() { return copies_.view(); }
+  // After packing: what arrives of the messages is what is kept.
+  void update(Queue& queue, std::span<const std::byte> packets, const UnpackList& list);
+
+  // Which messages are shifted from now on.
+  void set_shifted(const DistributedOperator& op, const std::vector<std::uint8_t>& shifted);
+  // The row of each peer that the last prepare() has shifted by.
+  MatrixView shift() { return shift_.view(); }
+
+  // |m - h|^2 and |m|^2 of each message in the last prepare().
+  struct Drift {
+    std::vector<float> moved;
+    std::vector<float> size;
+  };
+  Drift drift();
+
+  MatrixView kept() { return kept_.view(); }
+
+ private:
+  const Rank& rank_;
+  MessageRule rule_;
+  std::vector<float> scores_;
+  Tensor kept_;
+  Tensor copies_;
+  Tensor decoded_;
+  Tensor shift_;
+  Tensor moved_, size_;
+  ConstDeviceArray<LocalId> counting_;
+  std::unique_ptr<PeerRows> spread_;  // of shift_
+  ConstDeviceArray<std::int64_t> mean_row_ptr_;
+  ConstDeviceArray<std::int32_t> mean_col_idx_;
+  ConstDeviceArray<float> mean_values_;
+  SparseOperator mean_;  // [ranks, messages]
+};
+
+}  // namespace atl

@@ -1,0 +1,155 @@
+// One channel on one rank: the widths of its messages, where they lie in their packets, the buffers
+// that packets are made in and arrive in, and the rows that are kept.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "engine/exchange/halo_exchange.hpp"
+#include "engine/exchange/messages/kept_rows.hpp"
+#include "engine/tensor/safetensors.hpp"
+
+namespace atl {
+
+class MessageChannel {
+ public:
+  // Rows of `cols` values of type `storage` in direction of `op`, which must outlive it. scores:
+  // A_k of the messages sent, where the rule shifts.
+  MessageChannel(const Rank& rank, const DistributedOperator& op, Channel channel,
+                 std::int64_t cols, DType storage, const MessageRule& rule,
+                 std::vector<float> scores = {});
+
+  Channel channel() const { return channel_; }
+  const DistributedOperator& op() const { return op_; }
+  std::int64_t cols() const { return cols_; }
+  DType storage() const { return storage_; }
+  // One width per message, in the order of op().halo, 0: it is not sent; empty until set_bits().
+  const MessageBits& sent_bits() const { return sent_bits_; }
+  std::int64_t sent_bytes() const { return send_layout_.sent_bytes(); }
+  // No transfer may be under way, but one of the epoch before if the rule pipelines. Both ends of a
+  // link must be given the same widths.
+  void set_bits(MessageBits sent, MessageBits received);
+
+  // Packs the rows of x (see HaloExchange::begin) on the packing queue and posts their packets.
+  // Where the host can see it at once, throws Error{kInput} for a row that can't be sent.
+  std::unique_ptr<PendingExchange> begin(PacketTransfer& packets, MatrixView x, const Round& round,
+                                         const std::shared_ptr<const void>& memory);
+  // Fills halo rows of x with zeros, all of a peer that doesn't send all of its messages: what
+  // stands for rows that don't come where none are kept.
+  void clear(MatrixView x);
+  // How long the packing of the last begin() took on a queue of its own, once that has run; nothing
+  // where spans of the trace tell, or the epoch was recorded.
+  std::optional<double> packing_seconds() const;
+
+  // Waits for what is under way from one epoch to the next, so that kept rows are all there is.
+  void settle();
+  // The rows that are kept, by name, and back: before the first begin(). load() returns false where
+  // they are not those of this channel.
+  void save(SafetensorsFile& file);
+  bool load(const SafetensorsFile& file);
+  // In the last begin(), where the rule measures it.
+  SentRows::Drift drift() { return sent_rows_->drift(); }
+
+  // Checks the rows of the last begin(), once its work has run. Throws Error{kInput} naming layer,
+  // direction, node and rank of a row that holds NaN, infinity or values too large for a common
+  // range.
+  void require_sendable(int epoch);
+  // R_k = F * range^2 / 6 of each message: the variance of its rounding at one bit by the model of
+  // AdaQP (section 4.1), with the range that was used; at most the largest f32. By message, in the
+  // order of the lists.
+  std::vector<float> range_variance() const;
+  // The variance that rounding really added, and that of the model, summed over the messages of
+  // each width.
+  struct RoundingVariance {
+    std::array<double, kWireBits.size()> messages{};
+    std::array<double, kWireBits.size()> measured{};
+    std::array<double, kWireBits.size()> modelled{};
+  };
+  RoundingVariance rounding_variance() const;
+
+ private:
+  class Pending;
+
+  // Memory that transfers read and write.
+  struct Memory {
+    DeviceMemory sent, received;
+    std::int64_t sent_bytes = 0, received_bytes = 0;
+    Tensor kept;   // rows of x behind the inner ones, as they were made last
+    Tensor shift;  // [ranks, cols] received
+    std::shared_ptr<const void> rows;
+  };
+
+  bool is(MessageRule::Sends sends) const { return rule_.sends == sends; }
+  bool sends_copies() const { return !is(MessageRule::Sends::kRows); }
+  PackList pack_list() const;
+  RoundingSpec rounding(const Round& round) const;
+  void pack(PacketTransfer& packets, MatrixView x, const Round& round);
+  std::unique_ptr<PendingPackets> post(PacketTransfer& packets, MatrixView target,
+                                       const Round& round);
+  std::unique_ptr<PendingPackets> post_shift(PacketTransfer& packets, const Round& round);
+  MatrixView halo_of(MatrixView x) const { return x.rows_in({op_.inner(), op_.with_halo()}); }
+  MatrixView kept_rows() { return memory_->kept.view(); }
+  // Fills rows of `target` from pieces [begin, end) of all packets, which have arrived.
+  void unpack(MatrixView target, int begin, int end);
+  void unpack_messages(MatrixView target, std::int64_t begin, std::int64_t end);
+  // Fills the halo rows of x with those that are kept.
+  void deliver(MatrixView x);
+  void set_shifted(const MessageBits& received);
+  std::span<const GlobalId> row_ids() const;  // that key rounding noise
+  void reserve(DeviceMemory& memory, std::int64_t& have, std::int64_t need);
+  std::int64_t received_bytes() const { return receive_layout_.sent_bytes(); }
+
+  const Rank& rank_;
+  const DistributedOperator& op_;
+  Channel channel_;
+  std::int64_t cols_;
+  DType storage_;
+  MessageRule rule_;
+  int pieces_;  // that packets travel in
+
+  MessageGroups groups_;  // of the messages that are sent
+  ConstDeviceArray<LocalId> group_rows_;
+  ConstDeviceArray<std::int64_t> group_first_;
+  DeviceArray<float> range_;           // by group
+  DeviceArray<float> variance_;        // by message, grouped
+  DeviceArray<std::int64_t> bad_row_;  // group of a row that can't be sent, or kNone
+  DeviceArray<float> factors_;         // by row of x: what it is multiplied by before it is sent
+  std::vector<GlobalId> copy_ids_;     // of the rows that copies are of
+  ConstDeviceArray<GlobalId> device_copy_ids_;
+
+  MessageBits sent_bits_;
+  std::vector<std::uint8_t> in_place_;  // by peer: its packet is the rows themselves
+  PacketLayout send_layout_, receive_layout_;
+  ConstDeviceArray<std::int64_t> send_offset_;  // grouped
+  ConstDeviceArray<std::uint8_t> send_bits_;    // grouped
+  ConstDeviceArray<LocalId> sent_rows_list_;    // messages that are sent, of which the sender keeps
+  ConstDeviceArray<std::int64_t> sent_offset_;
+  ConstDeviceArray<std::uint8_t> sent_widths_;
+  ConstDeviceArray<LocalId> unpack_rows_;  // rows of messages that are unpacked
+  ConstDeviceArray<std::int64_t> unpack_offset_;
+  ConstDeviceArray<std::uint8_t> unpack_bits_;
+  // [peer * (pieces + 1)]: the first of these of a packet's piece, and where its last ends.
+  std::vector<std::int64_t> unpack_begin_;
+  std::unique_ptr<SentRows> sent_rows_;        // null: the rule needs none
+  Tensor decoded_;                             // differences that have come
+  std::unique_ptr<PeerRows> shifted_;          // rows of Memory::kept that shift
+  std::unique_ptr<PendingPackets> under_way_;  // since the epoch before
+  bool has_kept_ = false;                      // rows of an epoch before
+  int epoch_ = 0;                              // of the last begin()
+  std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+  SpanClock* packing_clock_ = nullptr;
+  int packing_begin_ = -1, packing_end_ = -1;  // marks of the clock
+};
+
+// All channels of a rank by Channel::slot(): the same slots on every rank.
+using MessageChannels = std::map<int, std::unique_ptr<MessageChannel>>;
+
+// Names the messages of a channel as far as a checkpoint must find them again.
+std::string lists_checksum(const DistributedOperator& op);
+
+// Collective: tells every receiver the widths of the messages it gets and lets all channels, the
+// same on every rank, use them. bits[c][k]: of message k that this rank sends in channels[c].
+void agree_on_bits(Transport& transport, std::span<MessageChannel* const> channels,
+                   std::vector<MessageBits> bits, int epoch);
+
+}  // namespace atl

@@ -1,0 +1,45 @@
+// Which messages travel in an epoch, and at how many bits: the width of one that doesn't is 0.
+#pragma once
+
+#include <memory>
+
+#include "engine/exchange/messages/message_channel.hpp"
+
+namespace atl {
+
+// All calls are collective.
+class MessagePolicy {
+ public:
+  virtual ~MessagePolicy() = default;
+  // Gives a channel that is used for the first time its widths. restored: it has the rows that were
+  // kept when a checkpoint was written, and state() of then was loaded.
+  virtual void begin(MessageChannel& channel, int epoch, bool restored) = 0;
+  // Gives channels other widths from the next epoch on, or does nothing. Returns true if it did;
+  // `choice`: how they were chosen, if by their cost.
+  virtual bool end_epoch(const Round& round, MessageChannels& channels,
+                         std::optional<ExchangeReport::Choice>& choice) = 0;
+  // As HaloExchange::settled_epochs().
+  virtual int settled_epochs(int epoch) const = 0;
+  // The most bits that any message may come to have.
+  virtual int widest() const = 0;
+  // See HaloExchange.
+  virtual Json state() const { return nullptr; }
+  virtual void load_state(const Json& /*state*/, const std::string& /*place*/) {}
+  virtual Json calibration() const { return nullptr; }
+};
+
+// Throws Error{kOption} for values that are not allowed.
+std::unique_ptr<MessagePolicy> make_message_policy(const ExchangeOptions& options,
+                                                   const Rank& rank);
+std::unique_ptr<MessagePolicy> make_adaptive_bits(const BitOptions& options, const Rank& rank);
+// For messages that are not sent in every epoch.
+std::unique_ptr<MessagePolicy> make_chosen_messages(const ExchangeOptions& options,
+                                                    const Rank& rank);
+
+// The same width for all messages of a channel, known to both ends without a word.
+void set_uniform_bits(MessageChannel& channel, int bits);
+
+// The width of a layer by a fixed choice.
+int width_of_layer(const BitChoice& bits, int layer);
+
+}  // namespace atl

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Exchange modes (docs/exchange.md) from the command line: what they send, how they resume, and what
+they refuse."""
+
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import OneFolderTest, run
+
+TRAIN = ["train", "data", "--norm", "batch", "--layers", "3", "--hidden", "16", "--backend", "cpu",
+         "--eval-every", "3"]
+# One of every mode that keeps something from one epoch to the next, and some that don't.
+MODES = {
+    "one-bit": ["--exchange", "one-bit"],
+    "one-bit-late": ["--exchange", "one-bit", "--schedule", "pipelined", "--synchronous-every", "5"],
+    "stale": ["--exchange", "stale"],
+    "stale-shifted": ["--exchange", "stale", "--bits", "8", "--shift", "on"],
+    "sampled": ["--exchange", "sampled", "--rate", "0.3"],
+    "periodic": ["--exchange", "periodic", "--every", "5"],
+    "staggered": ["--exchange", "periodic", "--every", "4", "--stagger", "on", "--shift", "on"],
+    "skip": ["--exchange", "skip", "--bound", "0.4", "--oldest", "5"],
+    "compensated": ["--exchange", "compensated"],
+    "compensated-late": ["--exchange", "compensated", "--bits", "1", "--schedule", "pipelined"],
+}
+
+
+class ExchangeModesTest(OneFolderTest):
+    @classmethod
+    def setUpClass(cls):
+        home = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(home.cleanup)
+        cls.folder = home.name
+        cls.succeed("generate", "rmat", "--nodes", "1200", "--features", "8", "--classes", "4",
+                    "--out", "data")
+
+    def train(self, name, *options, ranks=3):
+        result = run([*TRAIN, *options, "--run-dir", name], self.folder, ranks=ranks)
+        self.assertEqual(result.returncode, 0, f"{options}: {result.stderr}")
+
+    def file(self, name, file):
+        with open(os.path.join(self.folder, name, file), "rb") as handle:
+            return handle.read()
+
+    def epochs(self, name):
+        return [json.loads(line) for line in self.file(name, "metrics.jsonl").splitlines()]
+
+    def test_resumed_runs_have_the_same_bits(self):
+        for name, options in MODES.items():
+            self.train(f"{name}-whole", *options, "--epochs", "8")
+            self.train(f"{name}-part", *options, "--epochs", "4", "--checkpoint-every", "4")
+            self.train(f"{name}-part", "--epochs", "8", "--resume")
+            self.assertEqual(self.file(f"{name}-part", "model.safetensors"),
+                             self.file(f"{name}-whole", "model.safetensors"), name)
+            losses = [[epoch["loss"] for epoch in self.epochs(f"{name}-{which}")]
+                      for which in ("part", "whole")]
+            self.assertEqual(*losses, name)
+
+    def test_what_they_send(self):
+        self.train("exact", "--epochs", "7")
+        exact = [epoch["bytes_sent"] for epoch in self.epochs("exact")]  # with the padding of rows
+        for name, options, share in (
+                ("share-sampled", MODES["sampled"], (.2, .5)), ("share-one-bit", MODES["one-bit"], (.1, .9)),
+                ("share-stale", MODES["stale"], (.7, 1)),
+                ("share-periodic", ["--exchange", "periodic", "--every", "20"], (0, .2))):
+            self.train(name, *options, "--epochs", "7")
+            sent = [epoch["bytes_sent"] for epoch in self.epochs(name)]
+            found = sent[5] / exact[5]
+            self.assertTrue(share[0] < found < share[1], f"{name}: {found} of the bytes of exact")
+            summary = json.loads(self.file(name, "summary.json"))
+            self.assertEqual(summary["exchange"], options[1])
+        skipped = self.epochs("share-sampled")[5]["assignment"]["channels"][0]
+        self.assertLess(sum(skipped["bits"].values()), skipped["rows"])
+
+    def test_another_number_of_ranks_begins_anew(self):
+        self.train("ranks", *MODES["periodic"], "--epochs", "3")
+        result = run([*TRAIN, "--epochs", "6", "--resume", "--run-dir", "ranks"], self.folder, ranks=2)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("starts anew", result.stderr)
+
+    def test_contradictions_are_named(self):
+        for options, words in (
+                (["--exchange", "fast"], ["fast", "compensated"]),
+                (["--exchange", "stale", "--bits", "adaptive"], ["--bits adaptive", "--exchange stale"]),
+                (["--exchange", "compensated", "--bits", "random"], ["--bits random", "compensated"]),
+                (["--exchange", "sampled", "--rate", "0"], ["--rate", "0"]),
+                (["--exchange", "periodic", "--every", "0"], ["--every", "0"]),
+                (["--exchange", "skip", "--oldest", "65"], ["--oldest", "65", "64"]),
+                (["--exchange", "sampled", "--shift", "on"], ["--shift on", "sampled"]),
+                (["--exchange", "skip", "--schedule", "pipelined"], ["--schedule pipelined", "skip"]),
+                (["--synchronous-every", "4"], ["--synchronous-every 4", "exact"]),
+                (["--exchange", "stale", "--cuda-graph", "on"], ["--cuda-graph on", "stale"])):
+            result = run([*TRAIN, *options, "--epochs", "1", "--run-dir", "none"], self.folder)
+            self.assertEqual(result.returncode, 2, f"{options}: {result.stderr}")
+            for word in words:
+                self.assertIn(word, result.stderr)
+        bench = ["bench", "data", *TRAIN[2:8], "--compare", "exact,stale"]
+        result = run(bench, self.folder)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("--exchange stale", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
