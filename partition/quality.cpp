@@ -131,16 +131,6 @@ double PartitionQuality::balance(std::int64_t PartQuality::*quantity) const {
   return worst;
 }
 
-PartitionQuality::Messages PartitionQuality::messages(Direction direction, int from, int to,
-                                                      bool covers) const {
-  const bool forward = direction == Direction::kForward;
-  const std::size_t pair =
-      static_cast<std::size_t>(to) * parts.size() + static_cast<std::size_t>(from);
-  const CoverCounts& cover = forward ? forward_cover : backward_cover;
-  if (covers && !cover.messages.empty()) return {cover.messages[pair], cover.sums[pair]};
-  return {(forward ? forward_rows : backward_rows)[pair], 0};
-}
-
 PartitionQuality measure_quality(const LocalGraphBuilder& builder,
                                  std::span<const std::uint8_t> split, std::vector<double> shares) {
   const int parts = builder.parts();

@@ -40,7 +40,14 @@ struct PartitionQuality {
     std::int64_t count = 0;
     std::int64_t sums = 0;
   };
-  Messages messages(Direction direction, int from, int to, bool covers) const;
+  Messages messages(Direction direction, int from, int to, bool covers) const {
+    const bool forward = direction == Direction::kForward;
+    const std::size_t pair =
+        static_cast<std::size_t>(to) * parts.size() + static_cast<std::size_t>(from);
+    const CoverCounts& cover = forward ? forward_cover : backward_cover;
+    if (covers && !cover.messages.empty()) return {cover.messages[pair], cover.sums[pair]};
+    return {(forward ? forward_rows : backward_rows)[pair], 0};
+  }
 
   PartQuality total() const;
   // Largest ratio of a part's quantity to its share of the whole; 1 is perfect, 0 if there is none.

@@ -17,25 +17,27 @@ constexpr double kPostSeconds = 20e-6;
 // covers: messages are those of a cover, but for pairs with computed rows.
 LayerPlan decisions_of(const Scope& scope, std::span<const LayerPlan> strategy, bool covers) {
   if (scope.kind != Scope::Kind::kLayer) return {};
-  LayerPlan own = strategy[static_cast<std::size_t>(scope.layer)];
+  const LayerPlan& own = strategy[static_cast<std::size_t>(scope.layer)];
   // The first layer computes rows that the second one needs.
   const bool has_computed_rows = scope.direction == Direction::kForward && scope.layer < 2;
-  own.recomputation =
-      strategy.size() > 1 && (covers || has_computed_rows) ? strategy[1].recomputation : nullptr;
-  return own;
+  return {own.algebra, own.bits,
+          covers || has_computed_rows ? recomputation_of(strategy) : nullptr};
 }
 
 // The costs of one scope on all ranks.
 class ScopeReader {
  public:
-  // counts: by rank.
+  // counts: by rank. alike: the pieces of this scope with other bits or another route, whose blocks
+  // take the same seconds; empty: none are known.
   ScopeReader(const EpochSetting& setting, std::span<const RankCounts> counts,
-              const TrainingPrograms& programs, const LayerPlan& decisions)
+              const TrainingPrograms& programs, const LayerPlan& decisions,
+              std::span<const PieceCost* const> alike)
       : setting_(setting),
         programs_(programs),
         program_(programs.training),
         decisions_(decisions),
-        counts_(counts) {}
+        counts_(counts),
+        alike_(alike) {}
 
   std::vector<PieceCost> read(int scope) {
     const auto& blocks = programs_.blocks_of_scope[static_cast<std::size_t>(scope)];
@@ -57,12 +59,31 @@ class ScopeReader {
   double factor(int rank, const PhasePlace& place) const {
     return setting_.corrections.factor(rank, place);
   }
-  double seconds_of(const Block& block, int rank) const {
-    double seconds = 0;
+  // By rank. A call is counted for all ranks before the next one, as all take the same branches.
+  std::vector<double> seconds_of(const Block& block) const {
+    std::vector<double> seconds(counts_.size(), 0);
     for (const Call& call : block.calls) {
-      seconds += call_seconds(device(rank), program_, call, counts(rank).shape);
+      for (int rank = 0; rank < ranks(); ++rank) {
+        seconds[static_cast<std::size_t>(rank)] +=
+            call_seconds(device(rank), program_, call, counts(rank).shape);
+      }
     }
     return seconds;
+  }
+  // Adds a block without messages to the last piece. seconds(): by rank, as work and rates say.
+  template <typename Seconds>
+  BlockCost& add_block(const PhasePlace& place, const Seconds& seconds) {
+    std::vector<BlockCost>& blocks = pieces_.back().blocks;
+    BlockCost cost{.place = place};
+    if (alike_.empty()) {
+      cost.seconds = seconds();
+      for (int r = 0; r < ranks(); ++r) {
+        cost.seconds[static_cast<std::size_t>(r)] *= factor(r, place);
+      }
+    } else {
+      cost.seconds = alike_[pieces_.size() - 1]->blocks[blocks.size()].seconds;
+    }
+    return blocks.emplace_back(std::move(cost));
   }
 
   const Block& block_at(int b) const {
@@ -75,17 +96,11 @@ class ScopeReader {
       for (const Call& call : block.calls) add_sum(block, program_.at(call.value));
       return;
     }
-    BlockCost cost{.place = place_of(block, phase)};
-    cost.seconds.resize(counts_.size());
-    for (int rank = 0; rank < ranks(); ++rank) {
-      cost.seconds[static_cast<std::size_t>(rank)] =
-          seconds_of(block, rank) * factor(rank, cost.place);
-    }
+    BlockCost& cost = add_block(place_of(block, phase), [&] { return seconds_of(block); });
     for (const Value aggregate : block.begins) {
       cost.begins.push_back(messages_of(block, program_.at(aggregate)));
     }
     cost.finishes = !block.finishes.empty();
-    pieces_.back().blocks.push_back(std::move(cost));
   }
 
   // Sums over all ranks end a piece; of one rank there is nothing to wait for.
@@ -108,18 +123,14 @@ class ScopeReader {
 
   // Calls without a span of their own, wherever they stand.
   void add_rest() {
-    BlockCost rest{.place = {Phase::kRest, -1, false}};
-    rest.seconds.resize(counts_.size());
-    for (int b = 0; b < std::ssize(programs_.phases); ++b) {
-      if (programs_.phases[static_cast<std::size_t>(b)] != Phase::kRest) continue;
-      for (int rank = 0; rank < ranks(); ++rank) {
-        rest.seconds[static_cast<std::size_t>(rank)] += seconds_of(block_at(b), rank);
+    add_block({Phase::kRest, -1, false}, [&] {
+      std::vector<double> seconds(counts_.size(), 0);
+      for (int b = 0; b < std::ssize(programs_.phases); ++b) {
+        if (programs_.phases[static_cast<std::size_t>(b)] != Phase::kRest) continue;
+        std::ranges::transform(seconds, seconds_of(block_at(b)), seconds.begin(), std::plus<>());
       }
-    }
-    for (int rank = 0; rank < ranks(); ++rank) {
-      rest.seconds[static_cast<std::size_t>(rank)] *= factor(rank, rest.place);
-    }
-    pieces_.back().blocks.push_back(std::move(rest));
+      return seconds;
+    });
   }
 
   MessageCost messages_of(const Block& block, const Operation& op) const {
@@ -159,6 +170,7 @@ class ScopeReader {
   const Program& program_;
   const LayerPlan& decisions_;
   std::span<const RankCounts> counts_;
+  std::span<const PieceCost* const> alike_;
   std::vector<PieceCost> pieces_;
 };
 
@@ -249,9 +261,18 @@ const std::vector<int>& EpochCosts::numbers_of(const EpochSetting& setting, int 
   const bool in_layer =
       programs_.any().training.scopes[static_cast<std::size_t>(scope)].kind == Scope::Kind::kLayer;
   const TrainingPrograms& programs = in_layer ? programs_.of(key.decisions) : programs_.any();
+  const auto read = std::ranges::find_if(costs.known, [&](const auto& other) {
+    LayerPlan decisions = key.decisions;
+    decisions.bits = other.first.decisions.bits;
+    return &other != &*place && other.first.cut == key.cut && other.first.decisions == decisions;
+  });
+  std::vector<const PieceCost*> alike;
+  if (read != costs.known.end()) {
+    for (const int number : read->second) alike.push_back(&piece(number));
+  }
   std::vector<PieceCost> pieces =
       ScopeReader(setting, counts(setting.partition, key.cut, key.decisions.recomputation),
-                  programs, key.decisions)
+                  programs, key.decisions, alike)
           .read(scope);
   std::vector<int>& numbers = place->second;
   for (std::size_t p = 0; p < pieces.size(); ++p) {

@@ -112,28 +112,23 @@ int PlanSpace::model_of(int decision) const {
   return decision > first ? first : -1;
 }
 
-std::vector<LayerPlan> PlanSpace::fetching_layers(std::span<const int> choice) const {
+std::vector<LayerPlan> PlanSpace::layers(std::span<const int> choice) const {
   std::vector<LayerPlan> layers;
+  layers.reserve(algebra_.size());
   for (std::size_t l = 0; l < algebra_.size(); ++l) {
     const LayerAlgebra& algebra = algebra_[l][static_cast<std::size_t>(choice[1 + l])];
     const double bits =
         bits_.size() > 1 ? bits_[static_cast<std::size_t>(choice[1 + algebra_.size() + l])] : 32;
     layers.push_back({algebra, bits});
   }
+  if (layers.size() > 1) layers[1].recomputation = recomputation(choice, layers);
   return layers;
 }
 
-std::vector<LayerPlan> PlanSpace::layers(std::span<const int> choice) const {
-  std::vector<LayerPlan> layers = fetching_layers(choice);
-  if (layers.size() > 1) layers[1].recomputation = recomputation(choice);
-  return layers;
-}
-
-std::shared_ptr<const Recomputation> PlanSpace::recomputation(std::span<const int> choice) const {
+std::shared_ptr<const Recomputation> PlanSpace::recomputation(
+    std::span<const int> choice, std::span<const LayerPlan> planned) const {
   const auto how = static_cast<HaloRows>(option_of(choice, halo_decision_));
-  if (how == HaloRows::kFetched) return nullptr;
-  const std::vector<LayerPlan> planned = fetching_layers(choice);
-  if (!planned[0].algebra.cache_aggregate) return nullptr;
+  if (how == HaloRows::kFetched || !planned[0].algebra.cache_aggregate) return nullptr;
   const auto [place, is_new] =
       recomputations_.try_emplace({.cut = choice[0], .how = how, .layer = planned[1]});
   if (is_new) {

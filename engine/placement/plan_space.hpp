@@ -67,9 +67,9 @@ class PlanSpace final : public SearchSpace {
   // Whether halo rows of the first layer's output can be computed, whatever the layers' orders.
   bool can_recompute() const;
   void add_gradient_sums();
-  std::vector<LayerPlan> fetching_layers(std::span<const int> choice) const;
-  // Recomputation of the second layer's input; null: none.
-  std::shared_ptr<const Recomputation> recomputation(std::span<const int> choice) const;
+  // Recomputation of the second layer's input; null: none. planned: layers that fetch.
+  std::shared_ptr<const Recomputation> recomputation(std::span<const int> choice,
+                                                     std::span<const LayerPlan> planned) const;
   // The decisions that memory depends on; `part`: all of it (kWhole), or a layer and its option
   // alone.
   struct MemoryKey {

@@ -15,16 +15,16 @@ RankCounts rank_counts(const PartitionQuality& partition, int rank, bool covers,
     return recomputation != nullptr && recomputation->computes(reader, owner);
   };
   for (int peer = 0; peer < static_cast<int>(partition.parts.size()); ++peer) {
+    const bool covers_pair = covers && !keeps_rows(recomputation, rank, peer);
     const auto messages = [&](Direction direction, int from, int to) {
-      return partition.messages(direction, from, to,
-                                covers && !keeps_rows(recomputation, rank, peer));
+      return partition.messages(direction, from, to, covers_pair);
     };
     const auto received = messages(Direction::kForward, peer, rank);
     const auto sent = messages(Direction::kForward, rank, peer);
     const auto sent_back = messages(Direction::kBackward, rank, peer);
     const auto saves = [&](Direction direction, int from, int to) {
-      return messages(direction, from, to).count !=
-             partition.messages(direction, from, to, /*covers=*/false).count;
+      return covers_pair && messages(direction, from, to).count !=
+                                partition.messages(direction, from, to, /*covers=*/false).count;
     };
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
       counts.covered =

@@ -144,7 +144,7 @@ class Views {
   }
   MatrixView in(std::size_t i) const { return rows_of(input(i)); }
   MatrixView out() const { return rows_of(call_.value); }
-  MatrixView rows_of(Value value) const {
+  virtual MatrixView rows_of(Value value) const {
     return call_.rows == Rows::kComputed ? computed_rows(value) : whole(value).rows_in(range());
   }
   // All rows but halo rows.

@@ -37,6 +37,12 @@ class CountedViews final : public Views {
   MatrixView computed_rows(Value value) const override {
     return counted(rows().computed, program().at(value).columns, dtype_of(value));
   }
+  // There are no others to choose them from.
+  MatrixView rows_of(Value value) const override {
+    return call_rows() == Rows::kComputed
+               ? computed_rows(value)
+               : counted(range().size(), program().at(value).columns, dtype_of(value));
+  }
   bool has_place(Value value) const override {
     return rows().forward_halo > 0 || !program().at(value).is(rules::kCopy);
   }
