@@ -96,7 +96,10 @@ ATOLL_HOST_DEVICE constexpr QuantizerLevels nearest_levels(const QuantizerRange&
   // Codes beyond the two means stand for numbers beyond the row's.
   const double most =
       static_cast<double>(to_float(zero)) + ((1 << bits) - 1) * static_cast<double>(to_float(step));
-  if (!is_finite(zero) || !is_finite(static_cast<float>(most))) {
+  const double reach = static_cast<double>(row.range) + below * static_cast<double>(to_float(step));
+  if (!is_finite(zero) || !is_finite(static_cast<float>(most)) ||
+      !is_finite(static_cast<float>(reach)) ||
+      !is_finite(static_cast<float>(most - static_cast<double>(to_float(zero))))) {
     return {row.zero, step_of(row, bits)};
   }
   return {zero, step};

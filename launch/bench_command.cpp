@@ -265,8 +265,8 @@ void add_bench_command(CLI::App& app) {
       ->add_option(
           "--compare", arguments->compare,
           "Exchange modes to measure side by side, one epoch of each in turn: all, or a "
-          "list of vanilla (exact without overlap), exact, none (no messages) and values of "
-          "--bits")
+          "list of vanilla (exact without overlap), modes of --exchange, modes with --bits as "
+          "in compensated:1, and values of --bits alone")
       ->group("Results");
   command->add_flag("--json", arguments->json, "Print JSON instead of tables")->group("Results");
   command->add_option("--out", arguments->out, "Also write the figures to this file, as JSON")

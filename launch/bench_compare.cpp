@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -77,6 +78,7 @@ class Contender {
     loss_ = result.loss;
     if (result.exchange) report_ = result.exchange;
     if (!measured) return;
+    if (report_) mean_bits_.push_back(report_->mean_bits);
     samples_.add(result);
     for (const auto& [slot, times] : channel_times(trainer_.trace())) {
       central_[slot].push_back(times.central);
@@ -84,12 +86,22 @@ class Contender {
     }
   }
 
+  // Over the epochs measured.
+  double mean_bits() const {
+    if (exchange_mode(mode_.exchange.mode).sent == MessagesSent::kNone) return 0;
+    return mean_bits_.empty() ? 32
+                              : std::reduce(mean_bits_.begin(), mean_bits_.end()) /
+                                    static_cast<double>(mean_bits_.size());
+  }
+
   double wait_ms(int slot) const { return spread_of(wait_.at(slot)).median; }
 
   // The epoch with every wire hidden as far as central work can, on this rank: work outside of
   // exchanges, and per channel what is marginal and the longer of central work and wire. `vanilla`
   // waited for every wire in full; one that carries fewer bytes takes less in proportion.
+  // NaN where the bytes of one epoch say nothing about the next.
   double bound_ms(const Contender& vanilla, const std::map<int, double>& exact_bytes) const {
+    if (!exchange_mode(mode_.exchange.mode).sends_all() && mean_bits() > 0) return NAN;
     const std::map<int, double> bytes = report_ ? bytes_of(*report_) : exact_bytes;
     double bound = spread_of(samples_.epoch_ms).median;
     for (const auto& [slot, central] : central_) {
@@ -109,6 +121,7 @@ class Contender {
   Samples samples_;
   std::map<int, std::vector<double>> central_, wait_;  // by slot
   std::optional<ExchangeReport> report_;               // none: exact
+  std::vector<double> mean_bits_;
   double loss_ = 0;
 };
 
@@ -147,7 +160,7 @@ Json result_of(const Contender& contender, const Contender* vanilla, const Conte
   Json result = {
       {"mode", mode.name},
       {"overlap", mode.overlap},
-      {"mean_bits", report ? report->mean_bits : 32.0},
+      {"mean_bits", contender.mean_bits()},
       {"epoch_ms", to_json(epoch)},
       {"exposed_comm_ms",
        samples.exposed_ms.empty() ? Json(nullptr) : to_json(spread_of(samples.exposed_ms))},
@@ -187,16 +200,21 @@ std::vector<ComparedMode> compared_modes(const std::string& list, const Exchange
       fail_option("--compare {}: '{}' stands there twice", list, name);
     }
     ComparedMode mode{name, {.message_bits = options.message_bits}, name != kVanilla};
-    if (const ExchangeMode* preset = find_exchange_mode(name); preset != nullptr) {
-      mode.exchange.mode = name;
+    const std::size_t colon = std::min(name.find(':'), name.size());
+    const ExchangeMode* preset = find_exchange_mode(name.substr(0, colon));
+    if (preset != nullptr && (colon == name.size() || preset->takes_bits())) {
+      mode.exchange.mode = preset->name;
       mode.exchange.sending = options.sending;
-      if (preset->takes_bits()) mode.exchange.message_bits.bits = parse_bits(preset->usual_bits);
+      if (preset->takes_bits()) {
+        const std::string bits = colon == name.size() ? preset->usual_bits : name.substr(colon + 1);
+        mode.exchange.message_bits.bits = parse_bits(bits);
+      }
       check_exchange(mode.exchange);
       if (mode.exchange.pipelined()) {
         fail_option(
             "--compare {}: messages of {} would travel beside the epochs of other modes; measure "
             "it alone, with --exchange {}",
-            list, name, name);
+            list, name, preset->name);
       }
     } else if (name != kVanilla) {
       if (std::find(known.begin(), known.end(), name) == known.end()) {
@@ -238,7 +256,7 @@ Json compare_modes(RankJob& job, Transport& transport, const std::vector<Compare
 }
 
 void print_comparison(const Json& comparison) {
-  fmt::print("  {:<10} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>10} {:>10} {:>9}\n",
+  fmt::print("  {:<14} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>10} {:>10} {:>9}\n",
              "mode", "bits", "epoch ms", "min", "max", "exposed", "MB sent", "speed-up", "bound ms",
              "loss", "loss diff");
   const auto number = [](const Json& value, const char* unit, int digits) {
@@ -250,7 +268,7 @@ void print_comparison(const Json& comparison) {
     const Json& exposed = mode.at("exposed_comm_ms");
     const Json& difference = mode.at("loss_difference");
     fmt::print(
-        "  {:<10} {:>6.2f} {:>10.1f} {:>10.1f} {:>10.1f} {:>10} {:>10.3f} {:>8} {:>10} {:>10.5f} "
+        "  {:<14} {:>6.2f} {:>10.1f} {:>10.1f} {:>10.1f} {:>10} {:>10.3f} {:>8} {:>10} {:>10.5f} "
         "{:>9}\n",
         mode.at("mode").get<std::string>(), mode.at("mean_bits").get<double>(),
         epoch.at("median").get<double>(), epoch.at("min").get<double>(),

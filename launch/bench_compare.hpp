@@ -15,11 +15,11 @@ struct ComparedMode {
   bool overlap = true;
 };
 
-// Names that --compare takes, `all` first: vanilla (exact, --overlap off), exact, none, widths,
-// random, adaptive.
+// Names that --compare takes, `all` first: vanilla (exact, --overlap off), exchange modes, and what
+// --bits takes. A mode may have its bits behind a colon.
 std::vector<std::string> compared_mode_names();
-// The modes of a list of such names, separated by commas. bits: lambda and so on of adaptive and
-// random. Throws Error{kOption} for an unknown name or one given twice.
+// The modes of a list of such names, separated by commas. options: lambda, rate and so on of those
+// that take it. Throws Error{kOption} for an unknown name or one given twice.
 std::vector<ComparedMode> compared_modes(const std::string& list, const ExchangeOptions& options);
 
 // Trains each mode for warmup + epochs epochs from the same start, one epoch of each in turn, and

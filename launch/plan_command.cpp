@@ -51,8 +51,8 @@ std::vector<int> allowed_bits(const std::string& text) {
 int start_bits(const TrainOptions& options) {
   if (!options.exchange_options().is_plain()) {
     fail_option(
-        "--exchange {}: a plan is for epochs that send and use every message; allowed are exact "
-        "and quantized",
+        "--exchange {}: a plan is for modes that use each message in the epoch that sends it, and "
+        "keep no rows, such as exact and quantized",
         options.exchange);
   }
   if (!exchange_mode(options.exchange).takes_bits()) return 32;

@@ -70,7 +70,8 @@ void check_exchange(const ExchangeOptions& options) {
   }
   if (sending.shift && !options.keeps_rows()) {
     fail_option(
-        "--shift on: with --exchange {} nobody keeps rows that could be shifted; allowed "
+        "--shift on: with --exchange {}, synchronous, nobody keeps rows that could be shifted; "
+        "allowed "
         "are stale, periodic, skip, compensated, and others with --schedule pipelined",
         mode.name);
   }
@@ -82,7 +83,7 @@ void check_exchange(const ExchangeOptions& options) {
   }
   if (!mode.takes_bits() || bits.by == BitChoice::By::kFixed) return;
   const bool adaptive = bits.by == BitChoice::By::kAdaptive;
-  if (mode.sends_all() && !mode.differences && !(adaptive && pipelined)) return;
+  if (mode.sends_all() && !(adaptive && pipelined)) return;
   fail_option(
       "--bits {}: allowed with --exchange {}{} are 1, 2, 4, 8, 16, 32, or a width per layer "
       "as in 8,4,32",

@@ -134,11 +134,12 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
   run.overlap = json_field<bool>(metadata, "overlap", path);
   const auto exchange = json_field_or<std::string>(metadata, "exchange", path, kExactMode);
   const ExchangeMode* mode = find_exchange_mode(exchange);
-  if (mode == nullptr || !ExchangeOptions{.mode = mode->name}.is_plain()) {
+  const auto pipelined = json_field_or<bool>(metadata, "pipelined", path, false);
+  if (mode == nullptr || pipelined || !mode->sends_all() || mode->differences) {
     fail_input(
-        "{}: a run with --exchange {}, whose epochs don't send and use every message; that is all "
-        "that can be predicted",
-        path.string(), exchange);
+        "{}: a run with --exchange {}{}; only modes can be predicted that use each message in the "
+        "epoch that sends it, and keep no rows",
+        path.string(), exchange, pipelined ? ", pipelined" : "");
   }
   for (const Json& layer : json_field<Json>(metadata, "layers", path)) {
     run.layers.push_back(

@@ -16,7 +16,7 @@ void check_options(const TrainOptions& options) {
   const ExchangeOptions exchange = options.exchange_options();
   check_exchange(exchange);
   const bool takes_bits = exchange_mode(exchange.mode).takes_bits();
-  if (options.cuda_graph == GraphReplay::kOn && takes_bits && !exchange.is_plain() &&
+  if (options.cuda_graph == GraphReplay::kOn && takes_bits &&
       (exchange.pipelined() || !exchange_mode(exchange.mode).sends_all())) {
     fail_option(
         "--cuda-graph on: with --exchange {} the messages of one epoch are not those of "

@@ -478,7 +478,9 @@ class Run {
     if (!snapshot_ms_.empty()) summary["snapshot_ms_median"] = median(snapshot_ms_);
     if (exchange_mode(options_.exchange).takes_bits())
       summary["bits"] = to_string(options_.message_bits.bits);
-    if (!assignment_.is_null()) summary["mean_bits"] = assignment_.at("mean_bits");
+    // Widths of the last epoch say nothing about others where messages take turns.
+    if (!assignment_.is_null() && exchange_mode(options_.exchange).sends_all())
+      summary["mean_bits"] = assignment_.at("mean_bits");
     summary["peak_rss_mb"] =
         static_cast<double>(*std::max_element(peaks.begin(), peaks.end())) / 1e6;
     summary["commit"] = description_.commit;
@@ -511,6 +513,7 @@ class Run {
             {"model", trace_json(model)},
             {"layers", layers},
             {"exchange", options_.exchange},
+            {"pipelined", options_.exchange_options().pipelined()},
             {"overlap", options_.overlap},
             {"recomputation", to_json(model.recomputation)},
             {"gradient_sum", to_json(options_.gradient_sum)},

@@ -124,7 +124,11 @@ void pack_nearest(const std::vector<float>& row, const Extremes& extremes, int b
     const float nearer = bf16(static_cast<double>(high - low) * unit / between);
     const float lowest = bf16(zero + static_cast<double>(low) * unit - below * nearer);
     const double highest = lowest + static_cast<double>(top) * nearer;
-    if (std::isfinite(lowest) && std::isfinite(static_cast<float>(highest))) {
+    // Neither products of code and step nor differences to the lowest code may overflow.
+    const double reach = extremes.range + below * nearer;
+    if (std::isfinite(lowest) && std::isfinite(static_cast<float>(highest)) &&
+        std::isfinite(static_cast<float>(reach)) &&
+        std::isfinite(static_cast<float>(highest - lowest))) {
       step = nearer;
       zero = lowest;
     }

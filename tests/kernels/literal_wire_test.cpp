@@ -305,13 +305,16 @@ TEST_P(LiteralWire, TwoMeansAreCodesToTheNearest) {
 }
 
 TEST_P(LiteralWire, GreatNumbersToTheNearest) {
-  const std::vector<float> row{-1.6e38F, 0, 1.6e38F, 1.5e38F};
-  for (const int width : {1, 2, 4, 8, 16}) {
-    const Messages messages = one_row(row, {width});
-    const Packed packed = pack(*h, messages, h->input(1, 4, row), {},
-                               {.key = kLiteralKey, .row_ids = nodes(1), .nearest = true});
-    for (const double value : unpack(*h, messages, packed.bytes, DType::kF32)) {
-      EXPECT_TRUE(std::isfinite(value)) << width;
+  for (const float size : {0.5e38F, 0.8e38F, 1e38F, 1.2e38F, 1.6e38F}) {
+    const std::vector<float> row{-size, 0, size, size};
+    for (const int width : {1, 2, 4, 8, 16}) {
+      const Messages messages = one_row(row, {width});
+      const Packed packed = pack(*h, messages, h->input(1, 4, row), {},
+                                 {.key = kLiteralKey, .row_ids = nodes(1), .nearest = true});
+      const std::vector<double> found = unpack(*h, messages, packed.bytes, DType::kF32);
+      for (std::size_t j = 0; j < row.size(); ++j) {
+        EXPECT_LE(std::abs(found[j] - row[j]), 1.1 * size) << width;
+      }
     }
   }
 }

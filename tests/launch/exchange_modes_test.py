@@ -85,7 +85,7 @@ class ExchangeModesTest(OneFolderTest):
         for options, words in (
                 (["--exchange", "fast"], ["fast", "compensated"]),
                 (["--exchange", "stale", "--bits", "adaptive"], ["--bits adaptive", "--exchange stale"]),
-                (["--exchange", "compensated", "--bits", "random"], ["--bits random", "compensated"]),
+                (["--exchange", "sampled", "--bits", "random"], ["--bits random", "sampled"]),
                 (["--exchange", "sampled", "--rate", "0"], ["--rate", "0"]),
                 (["--exchange", "periodic", "--every", "0"], ["--every", "0"]),
                 (["--exchange", "skip", "--oldest", "65"], ["--oldest", "65", "64"]),

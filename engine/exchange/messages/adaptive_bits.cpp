@@ -65,7 +65,7 @@ class AdaptiveBits final : public MessagePolicy {
   bool begin_as_restored(MessageChannel& channel, int epoch);
   void start_anew(int slot);
   void calibrate(MessageChannels& channels, bool overlap);
-  ChannelProblem problem(const MessageChannel& channel, std::vector<float>& beta) const;
+  ChannelProblem problem(MessageChannel& channel, std::vector<float>& beta) const;
   ExchangeReport::Choice assign(int epoch, MessageChannels& channels);
   void max_over_ranks(std::span<double> values) const {
     atl::max_over_ranks(rank_.transport, values, {"bit-width assignment"});
@@ -168,23 +168,20 @@ void AdaptiveBits::calibrate(MessageChannels& channels, bool overlap) {
   measurements_.forget_times();
 }
 
-ChannelProblem AdaptiveBits::problem(const MessageChannel& channel,
-                                     std::vector<float>& beta) const {
+ChannelProblem AdaptiveBits::problem(MessageChannel& channel, std::vector<float>& beta) const {
   const int slot = channel.channel().slot();
   const HaloListsView& halo = channel.op().halo;
   ChannelProblem problem;
   for (std::size_t w = 0; w < kWireBits.size(); ++w) {
     const int bits = kWireBits[w];
-    const double levels = std::exp2(bits) - 1;
-    problem.costs.variance[w] =
-        bits == 32 ? 0 : measurements_.rounding_ratio(slot, bits) / (levels * levels);
+    problem.costs.variance[w] = channel.noise_at(bits, measurements_.rounding_ratio(slot, bits));
     problem.costs.bytes[w] = wire_row_bytes(bits, channel.cols(), channel.storage());
   }
   const ExchangeCalibration::ChannelTimes& times = calibration_->channels.at(slot);
   problem.central_s = times.central_s;
   problem.quantize_s = times.quantize_s;
   const std::vector<float>& scores = scores_.at(&channel.op());
-  beta = channel.range_variance();
+  beta = channel.noise_base();
   constexpr float kLargest = std::numeric_limits<float>::max();
   for (std::size_t k = 0; k < beta.size(); ++k) beta[k] = std::min(beta[k] * scores[k], kLargest);
   const int rank = rank_.transport.rank();

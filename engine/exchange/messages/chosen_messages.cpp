@@ -24,9 +24,11 @@ class MessagesByRule : public MessagePolicy {
   void begin(MessageChannel& channel, int epoch, bool restored) override {
     // Rows that were never sent are not there to be kept.
     choose(channel, epoch, options_.keeps_rows() && !restored);
+    begun_ = true;
   }
   bool end_epoch(const Round& round, MessageChannels& channels,
                  std::optional<ExchangeReport::Choice>& /*choice*/) override {
+    if (!std::exchange(begun_, false) && !changes_after(round.epoch)) return false;
     for (const auto& [slot, channel] : channels) choose(*channel, round.epoch + 1, false);
     return true;
   }
@@ -39,6 +41,8 @@ class MessagesByRule : public MessagePolicy {
 
  private:
   virtual bool is_sent(const MessagePlace& message, Direction direction, int epoch) const = 0;
+  // Whether other messages are sent in the next epoch.
+  virtual bool changes_after(int /*epoch*/) const { return true; }
 
   void choose(MessageChannel& channel, int epoch, bool all) const {
     const HaloListsView& halo = channel.op().halo;
@@ -63,6 +67,7 @@ class MessagesByRule : public MessagePolicy {
 
   const ExchangeOptions options_;
   const Rank& rank_;
+  bool begun_ = false;  // a channel, in this epoch
 };
 
 // Each message is drawn anew in each epoch, the same in all layers (BNS-GCN, arXiv 2203.10983).
@@ -89,8 +94,14 @@ class PeriodicMessages final : public MessagesByRule {
 
  private:
   bool is_sent(const MessagePlace& message, Direction /*direction*/, int epoch) const override {
-    const std::int64_t turn = sending().stagger ? message.place : 0;
-    return (epoch - 1 + turn) % sending().every == 0;
+    return is_turn(sending().stagger ? message.place : 0, epoch);
+  }
+  bool changes_after(int epoch) const override {
+    if (sending().every == 1) return false;
+    return sending().stagger || is_turn(0, epoch) != is_turn(0, epoch + 1);
+  }
+  bool is_turn(std::int64_t place, int epoch) const {
+    return (epoch - 1 + place) % sending().every == 0;
   }
 };
 

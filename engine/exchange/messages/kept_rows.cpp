@@ -4,17 +4,13 @@
 
 namespace atl {
 
-namespace {
-
-Tensor zeroed(const Rank& rank, std::int64_t rows, std::int64_t cols, DType dtype) {
+Tensor zero_rows(const Rank& rank, std::int64_t rows, std::int64_t cols, DType dtype) {
   Tensor tensor(rank.backend, rows, cols, dtype);
   MatrixView whole = tensor.view();
-  whole.cols = whole.stride;  // padding may travel
+  whole.cols = whole.stride;
   rank.backend.run(rank.queue, kernels::FillZero{whole});
   return tensor;
 }
-
-}  // namespace
 
 PeerRows::PeerRows(const Rank& rank, const std::vector<int>& peer) {
   std::vector<std::int64_t> row_ptr{0};
@@ -40,18 +36,25 @@ SentRows::SentRows(const Rank& rank, const DistributedOperator& op, std::int64_t
                    DType storage, const MessageRule& rule, std::vector<float> scores)
     : rank_(rank), rule_(rule), scores_(std::move(scores)) {
   const std::int64_t messages = op.halo.sent_rows();
-  kept_ = zeroed(rank, messages, cols, storage);
-  copies_ = zeroed(rank, messages, cols, storage);
+  kept_ = zero_rows(rank, messages, cols, storage);
+  copies_ = zero_rows(rank, messages, cols, storage);
   if (rule.sends != MessageRule::Sends::kRows || rule.shifts) {
-    decoded_ = zeroed(rank, messages, cols, storage);
+    decoded_ = zero_rows(rank, messages, cols, storage);
   }
-  if (rule.shifts) shift_ = zeroed(rank, rank.transport.size(), cols, storage);
-  if (!rule.measures_drift) return;
-  moved_ = zeroed(rank, messages, 1, parameter_dtype(storage));
-  size_ = zeroed(rank, messages, 1, parameter_dtype(storage));
-  std::vector<LocalId> counting;
-  for (std::int32_t k = 0; k < messages; ++k) counting.push_back(LocalId{k});
-  counting_ = {rank.backend, rank.queue, std::move(counting)};
+}
+
+void SentRows::square_copies(Queue& queue, Tensor& of_each) {
+  const MatrixView copies = copies_.view();
+  if (counting_.span().empty()) {
+    std::vector<LocalId> counting;
+    for (std::int32_t k = 0; k < copies.rows; ++k) counting.push_back(LocalId{k});
+    counting_ = {rank_.backend, rank_.queue, std::move(counting)};
+  }
+  if (of_each.rows() == 0) {
+    of_each = Tensor(rank_.backend, copies.rows, 1, parameter_dtype(copies.dtype));
+  }
+  rank_.backend.run(queue,
+                    kernels::PairDots{copies, counting_.span(), counting_.span(), of_each.view()});
 }
 
 void SentRows::set_shifted(const DistributedOperator& op,
@@ -85,17 +88,13 @@ void SentRows::set_shifted(const DistributedOperator& op,
 }
 
 void SentRows::prepare(Queue& queue, const DistributedOperator& op, MatrixView x,
-                       std::span<const float> scale) {
+                       std::span<const float> scale, MatrixView shift) {
   Backend& backend = rank_.backend;
   const MatrixView copies = copies_.view();
   const MatrixView kept = kept_.view();
-  const auto squares = [&](Tensor& of_each) {
-    backend.run(queue,
-                kernels::PairDots{copies, counting_.span(), counting_.span(), of_each.view()});
-  };
   backend.run(queue,
               kernels::GatherRows{x.rows_in({0, op.sendable()}), op.send_rows, scale, copies});
-  if (rule_.measures_drift) squares(size_);
+  if (rule_.measures_drift) square_copies(queue, size_);
   if (rule_.sends == MessageRule::Sends::kCorrected) {
     backend.run(queue, kernels::Combine{1, copies, 1, kept, copies});
     return;
@@ -104,13 +103,13 @@ void SentRows::prepare(Queue& queue, const DistributedOperator& op, MatrixView x
     backend.run(queue, kernels::Combine{1, copies, -1, kept, copies});
   }
   if (rule_.shifts) {
-    backend.run(queue, kernels::Spmm{mean_, {0, mean_.rows}, copies, 0, shift_.view()});
+    backend.run(queue, kernels::Spmm{mean_, {0, mean_.rows}, copies, 0, shift});
     const MatrixView spread = decoded_.view();
-    spread_->add(backend, queue, shift_.view(), spread, 0);
+    spread_->add(backend, queue, shift, spread, 0);
     backend.run(queue, kernels::Combine{1, kept, 1, spread, kept});
     backend.run(queue, kernels::Combine{1, copies, -1, spread, copies});
   }
-  if (rule_.measures_drift) squares(moved_);
+  if (rule_.measures_drift) square_copies(queue, moved_);
 }
 
 void SentRows::update(Queue& queue, std::span<const std::byte> packets, const UnpackList& list) {
@@ -127,6 +126,16 @@ void SentRows::update(Queue& queue, std::span<const std::byte> packets, const Un
   } else {
     backend.run(queue, kernels::Combine{1, copies_.view(), -1, decoded, kept});
   }
+}
+
+SentRows::Loss SentRows::loss() {
+  Queue& queue = rank_.queue;
+  square_copies(queue, size_);
+  rank_.backend.run(queue,
+                    kernels::Combine{1, copies_.view(), -1, decoded_.view(), copies_.view()});
+  square_copies(queue, moved_);
+  return {download_f32(rank_.backend, queue, size_.view()),
+          download_f32(rank_.backend, queue, moved_.view())};
 }
 
 SentRows::Drift SentRows::drift() {

@@ -11,6 +11,9 @@
 
 namespace atl {
 
+// A matrix of zeros, padding included, which may travel.
+Tensor zero_rows(const Rank& rank, std::int64_t rows, std::int64_t cols, DType dtype);
+
 // Adds one row per peer to rows that have to do with it: y[i, :] += x[peer of i, :] for some i.
 class PeerRows {
  public:
@@ -33,9 +36,10 @@ class SentRows {
   SentRows(const Rank& rank, const DistributedOperator& op, std::int64_t cols, DType storage,
            const MessageRule& rule, std::vector<float> scores);
 
-  // Before packing: copies rows of x, times `scale`, and makes of them what the rule sends.
+  // Before packing: copies rows of x, times `scale`, and makes of them what the rule sends. shift
+  // [ranks, cols], where the rule shifts: by what the kept rows of each peer move.
   void prepare(Queue& queue, const DistributedOperator& op, MatrixView x,
-               std::span<const float> scale);
+               std::span<const float> scale, MatrixView shift);
   // Packed in place of rows of x: differences, or corrected rows.
   MatrixView copies() { return copies_.view(); }
   // After packing: what arrives of the messages is what is kept.
@@ -43,29 +47,35 @@ class SentRows {
 
   // Which messages are shifted from now on.
   void set_shifted(const DistributedOperator& op, const std::vector<std::uint8_t>& shifted);
-  // The row of each peer that the last prepare() has shifted by.
-  MatrixView shift() { return shift_.view(); }
-
   // |m - h|^2 and |m|^2 of each message in the last prepare().
   struct Drift {
     std::vector<float> moved;
     std::vector<float> size;
   };
   Drift drift();
+  // |v|^2 and |v - Q(v)|^2 of each message that is sent as the last update() has seen it, where the
+  // rule sends copies v. Once: it takes them as scratch memory.
+  struct Loss {
+    std::vector<float> sent;
+    std::vector<float> lost;
+  };
+  Loss loss();
 
   MatrixView kept() { return kept_.view(); }
 
  private:
+  // |row|^2 of each copy into `of_each`, which gets its memory when it is first needed.
+  void square_copies(Queue& queue, Tensor& of_each);
+
   const Rank& rank_;
   MessageRule rule_;
   std::vector<float> scores_;
   Tensor kept_;
   Tensor copies_;
   Tensor decoded_;
-  Tensor shift_;
   Tensor moved_, size_;
   ConstDeviceArray<LocalId> counting_;
-  std::unique_ptr<PeerRows> spread_;  // of shift_
+  std::unique_ptr<PeerRows> spread_;  // of the shift
   ConstDeviceArray<std::int64_t> mean_row_ptr_;
   ConstDeviceArray<std::int32_t> mean_col_idx_;
   ConstDeviceArray<float> mean_values_;

@@ -12,7 +12,9 @@ namespace atl {
 
 namespace {
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
-}
+// Share of differences that is lost at most: more would be no message.
+constexpr double kMostLost = 0.95;
+}  // namespace
 
 // An exchange under way: waits, unpacks and fills the halo rows of x.
 class MessageChannel::Pending final : public PendingExchange {
@@ -41,7 +43,8 @@ class MessageChannel::Pending final : public PendingExchange {
     {
       ScopedSpan span(trace(), "wait", tag_, direction());
       span.set_bytes(channel_.received_bytes());
-      // Packets for the next epoch stay under way, but have to set out.
+      // In the order in which other ranks post them. Packets for the next epoch stay under way.
+      if (shift_ != nullptr) shift_->post();
       if (channel_.under_way_ != nullptr) channel_.under_way_->post();
       if (shift_ != nullptr) shift_->finish();
       if (packets_ != nullptr) packets_->finish();
@@ -102,15 +105,14 @@ MessageChannel::MessageChannel(const Rank& rank, const DistributedOperator& op, 
     factors_ = {rank.backend, std::ssize(factors)};
     factors_.upload(rank.backend, rank.queue, factors);
   }
-  const auto zeroed = [&](std::int64_t rows) {
-    Tensor tensor(rank.backend, rows, cols, storage);
-    rank.backend.run(rank.queue, kernels::FillZero{tensor.view()});
-    return tensor;
-  };
+  const auto zeroed = [&](std::int64_t rows) { return zero_rows(rank, rows, cols, storage); };
   const std::int64_t outer = op.with_halo() - op.inner();
   if (rule.keeps) memory_->kept = zeroed(outer);
   if (is(MessageRule::Sends::kDifferences)) decoded_ = zeroed(outer);
-  if (rule.shifts) memory_->shift = zeroed(rank.transport.size());
+  if (rule.shifts) {
+    memory_->sent_shift = zeroed(rank.transport.size());
+    memory_->shift = zeroed(rank.transport.size());
+  }
   if (rule.sender_keeps()) {
     sent_rows_ = std::make_unique<SentRows>(rank, op, cols, storage, rule, std::move(scores));
   }
@@ -139,8 +141,9 @@ void MessageChannel::set_bits(MessageBits sent, MessageBits received) {
   settle();
   const auto peers = static_cast<std::size_t>(rank_.transport.size());
   // A packet of nothing but exact rows is the rows of that peer, unless those have padding, or are
-  // still read when the packet comes: no unpacking.
-  in_place_.assign(peers, padded_columns(cols_) == cols_ && !rule_.pipelined ? 1 : 0);
+  // still read when the packet comes, or differences: no unpacking.
+  const bool in_place = padded_columns(cols_) == cols_ && !is(MessageRule::Sends::kDifferences);
+  in_place_.assign(peers, in_place && !rule_.pipelined ? 1 : 0);
   for (std::size_t peer = 0; peer < peers; ++peer) {
     for (std::int64_t k = op_.halo.recv_offset[peer]; k < op_.halo.recv_offset[peer + 1]; ++k) {
       if (received[static_cast<std::size_t>(k)] != 32) in_place_[peer] = 0;
@@ -261,7 +264,7 @@ void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& ro
   packing_clock_ = rank_.trace.clock() == nullptr ? nullptr : packets.packing_clock();
   packing_begin_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
   make_sums(rank_.backend, queue, op_, x);
-  if (sent_rows_ != nullptr) sent_rows_->prepare(queue, op_, x, scale);
+  if (sent_rows_ != nullptr) sent_rows_->prepare(queue, op_, x, scale, memory_->sent_shift.view());
   if (sends_copies()) {
     rank_.backend.run(
         queue,
@@ -318,8 +321,8 @@ std::unique_ptr<PendingPackets> MessageChannel::post_shift(PacketTransfer& packe
   std::vector<std::span<std::byte>> receives;
   for (std::size_t peer = 0; peer < in_place_.size(); ++peer) {
     const auto p = static_cast<std::int64_t>(peer);
-    sends.emplace_back(
-        row(sent_rows_->shift(), p, op_.halo.send_offset[peer + 1] - op_.halo.send_offset[peer]));
+    sends.emplace_back(row(memory_->sent_shift.view(), p,
+                           op_.halo.send_offset[peer + 1] - op_.halo.send_offset[peer]));
     receives.emplace_back(row(memory_->shift.view(), p, op_.halo.received_from(peer)));
   }
   return packets.begin(
@@ -331,6 +334,7 @@ std::unique_ptr<PendingExchange> MessageChannel::begin(PacketTransfer& packets, 
                                                        const Round& round,
                                                        const std::shared_ptr<const void>& memory) {
   epoch_ = round.epoch;
+  loss_.reset();
   settle();
   const bool late = has_kept_ && !rule_.is_synchronous(round.epoch);
   memory_->rows = memory;
@@ -391,7 +395,6 @@ void MessageChannel::save(SafetensorsFile& file) {
     const auto bytes = std::as_bytes(std::span(values));
     tensor.bytes.assign(bytes.begin(), bytes.end());
   };
-  if (!rule_.keeps && sent_rows_ == nullptr) return;
   file.metadata[fmt::format("messages.{}", channel_.slot())] = lists_checksum(op_);
   if (rule_.keeps) add("received", kept_rows());
   if (sent_rows_ != nullptr) add("sent", sent_rows_->kept());
@@ -413,7 +416,7 @@ bool MessageChannel::load(const SafetensorsFile& file) {
   };
   if (rule_.keeps && !get("received", kept_rows())) return false;
   if (sent_rows_ != nullptr && !get("sent", sent_rows_->kept())) return false;
-  has_kept_ = true;
+  has_kept_ = rule_.keeps;
   return true;
 }
 
@@ -492,17 +495,48 @@ std::vector<float> MessageChannel::range_variance() const {
   return result;
 }
 
-MessageChannel::RoundingVariance MessageChannel::rounding_variance() const {
+const SentRows::Loss& MessageChannel::loss() {
+  if (!loss_) loss_ = sent_rows_->loss();
+  return *loss_;
+}
+
+std::vector<float> MessageChannel::noise_base() {
+  if (!sends_copies()) return range_variance();
+  std::vector<float> result = loss().sent;
+  for (std::size_t k = 0; k < result.size(); ++k) {
+    const double kept = 1 - std::min(nearest_loss(sent_bits_[k]), kMostLost);
+    result[k] = std::min(static_cast<float>(result[k] * kept), std::numeric_limits<float>::max());
+  }
+  return result;
+}
+
+double MessageChannel::noise_at(int bits, double ratio) const {
+  if (bits == 32) return 0;
+  const double levels = std::exp2(bits) - 1;
+  if (!sends_copies()) return ratio / (levels * levels);
+  const double lost = std::min(ratio * nearest_loss(bits), kMostLost);
+  return (is(MessageRule::Sends::kCorrected) ? 2 : 1) * lost / (1 - lost);
+}
+
+MessageChannel::RoundingVariance MessageChannel::rounding_variance() {
+  RoundingVariance sums;
+  if (sends_copies()) {
+    for (std::size_t k = 0; k < sent_bits_.size(); ++k) {
+      const std::size_t w = bits_index(sent_bits_[k]);
+      sums.messages[w] += 1;
+      sums.measured[w] += loss().lost[k];
+      sums.modelled[w] += nearest_loss(sent_bits_[k]) * loss().sent[k];
+    }
+    return sums;
+  }
   const std::vector<float> measured = variance_.download(rank_.backend, rank_.queue);
   const std::vector<float> one_bit = range_variance();
-  RoundingVariance sums;
   for (std::size_t i = 0; i < groups_.order.size(); ++i) {
     const auto k = static_cast<std::size_t>(groups_.order[i]);
     const std::size_t w = bits_index(sent_bits_[k]);
-    const double levels = std::exp2(sent_bits_[k]) - 1;
     sums.messages[w] += 1;
     sums.measured[w] += measured[i];
-    sums.modelled[w] += one_bit[k] / (levels * levels);
+    sums.modelled[w] += one_bit[k] * noise_at(sent_bits_[k], 1);
   }
   return sums;
 }

@@ -31,7 +31,7 @@ class MessageChannel {
   void set_bits(MessageBits sent, MessageBits received);
 
   // Packs the rows of x (see HaloExchange::begin) on the packing queue and posts their packets.
-  // Where the host can see it at once, throws Error{kInput} for a row that can't be sent.
+  // Where the host can see it at once, throws Error{kDiverged} for a row that can't be sent.
   std::unique_ptr<PendingExchange> begin(PacketTransfer& packets, MatrixView x, const Round& round,
                                          const std::shared_ptr<const void>& memory);
   // Fills halo rows of x with zeros, all of a peer that doesn't send all of its messages: what
@@ -50,14 +50,19 @@ class MessageChannel {
   // In the last begin(), where the rule measures it.
   SentRows::Drift drift() { return sent_rows_->drift(); }
 
-  // Checks the rows of the last begin(), once its work has run. Throws Error{kInput} naming layer,
-  // direction, node and rank of a row that holds NaN, infinity or values too large for a common
-  // range.
+  // Checks the rows of the last begin(), once its work has run. Throws Error{kDiverged} naming
+  // layer, direction, node and rank of a row that holds NaN, infinity or values too large for a
+  // common range.
   void require_sendable(int epoch);
-  // R_k = F * range^2 / 6 of each message: the variance of its rounding at one bit by the model of
-  // AdaQP (section 4.1), with the range that was used; at most the largest f32. By message, in the
-  // order of the lists.
-  std::vector<float> range_variance() const;
+  // The noise that message k would have at a width is noise_base()[k] * noise_at(), by the last
+  // begin(). Rows as they are: R_k = F * range^2 / 6, the variance of rounding at one bit by the
+  // model of AdaQP (section 4.1), with the range that was used, and 1 / (2^b - 1)^2. Differences,
+  // and rows with a correction: |v|^2 (1 - c), what a row moves by in an epoch, or itself, and
+  // c / (1 - c), or twice that, with the share c that rounding to the nearest loses: what is lost
+  // is part of the next v. At most the largest f32.
+  std::vector<float> noise_base();
+  // ratio: of measured to modelled in rounding_variance().
+  double noise_at(int bits, double ratio) const;
   // The variance that rounding really added, and that of the model, summed over the messages of
   // each width.
   struct RoundingVariance {
@@ -65,7 +70,7 @@ class MessageChannel {
     std::array<double, kWireBits.size()> measured{};
     std::array<double, kWireBits.size()> modelled{};
   };
-  RoundingVariance rounding_variance() const;
+  RoundingVariance rounding_variance();
 
  private:
   class Pending;
@@ -74,12 +79,14 @@ class MessageChannel {
   struct Memory {
     DeviceMemory sent, received;
     std::int64_t sent_bytes = 0, received_bytes = 0;
-    Tensor kept;   // rows of x behind the inner ones, as they were made last
-    Tensor shift;  // [ranks, cols] received
+    Tensor kept;               // rows of x behind the inner ones, as they were made last
+    Tensor sent_shift, shift;  // [ranks, cols]
     std::shared_ptr<const void> rows;
   };
 
   bool is(MessageRule::Sends sends) const { return rule_.sends == sends; }
+  std::vector<float> range_variance() const;
+  const SentRows::Loss& loss();
   bool sends_copies() const { return !is(MessageRule::Sends::kRows); }
   PackList pack_list() const;
   RoundingSpec rounding(const Round& round) const;
@@ -130,13 +137,15 @@ class MessageChannel {
   ConstDeviceArray<std::uint8_t> unpack_bits_;
   // [peer * (pieces + 1)]: the first of these of a packet's piece, and where its last ends.
   std::vector<std::int64_t> unpack_begin_;
-  std::unique_ptr<SentRows> sent_rows_;        // null: the rule needs none
-  Tensor decoded_;                             // differences that have come
-  std::unique_ptr<PeerRows> shifted_;          // rows of Memory::kept that shift
-  std::unique_ptr<PendingPackets> under_way_;  // since the epoch before
-  bool has_kept_ = false;                      // rows of an epoch before
-  int epoch_ = 0;                              // of the last begin()
+  std::unique_ptr<SentRows> sent_rows_;  // null: the rule needs none
+  Tensor decoded_;                       // differences that have come
+  std::unique_ptr<PeerRows> shifted_;    // rows of Memory::kept that shift
+  bool has_kept_ = false;                // rows of an epoch before
+  int epoch_ = 0;                        // of the last begin()
+  std::optional<SentRows::Loss> loss_;   // the same
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+  // Since the epoch before. It is finished before its memory goes.
+  std::unique_ptr<PendingPackets> under_way_;
   SpanClock* packing_clock_ = nullptr;
   int packing_begin_ = -1, packing_end_ = -1;  // marks of the clock
 };

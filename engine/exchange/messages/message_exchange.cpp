@@ -95,18 +95,21 @@ MessageChannel& MessageExchange::make_channel(const DistributedOperator& op, con
   std::unique_ptr<MessageChannel>& mine = channels_[channel.slot()];
   mine = make();
   const bool restored = restore(*mine);
-  if (!restored && restored_) mine = make();
+  if (!restored && restored_) {
+    mine.reset();
+    mine = make();
+  }
   policy_->begin(*mine, epoch, restored);
   changed_ = true;
   return *mine;
 }
 
 bool MessageExchange::restore(MessageChannel& channel) {
-  if (!restored_) return false;
-  double misfits = channel.load(*restored_) ? 0 : 1;
+  if (!options_.keeps_rows()) return false;
+  double misfits = restored_ && channel.load(*restored_) ? 0 : 1;
   rank_.transport.all_reduce(std::span(&misfits, 1), {"kept rows of the checkpoint"});
   if (misfits == 0) return true;
-  if (rank_.transport.rank() == 0) {
+  if (rank_.transport.rank() == 0 && restored_) {
     log::warn("layer {} {}: the checkpoint's kept rows belong to other messages; all are sent anew",
               channel.channel().layer, to_string(channel.channel().direction));
   }
@@ -138,12 +141,17 @@ std::int64_t MessageExchange::buffer_bytes(const DistributedOperator& op, std::i
   const int widest = policy_->widest();
   std::int64_t bytes = (sent + received) *
                        ((widest == 0 ? 0 : wire_row_bytes(widest, columns, dtype)) + kPerMessage);
-  const MessageRule rule = this->rule(op.direction, widest);
+  // Messages of some layers may be exact.
+  const MessageRule rule = this->rule(op.direction, std::min(widest, 1));
   const std::int64_t row = padded_columns(columns) * bytes_of(dtype);
   const bool differences = rule.sends == MessageRule::Sends::kDifferences;
-  bytes += received * row * ((rule.keeps ? 1 : 0) + (differences ? 1 : 0));
-  // Kept, copied and decoded.
-  if (rule.sender_keeps()) bytes += sent * row * 3;
+  bytes += (op.with_halo() - op.inner()) * row * ((rule.keeps ? 1 : 0) + (differences ? 1 : 0));
+  // Kept, copied and decoded, and two numbers in rows of their own.
+  if (rule.sender_keeps()) {
+    bytes += sent * (3 * row + 2 * kColumnPadding * bytes_of(parameter_dtype(dtype)));
+  }
+  // Entries of sparse matrices: a pointer, a column and a value for each message.
+  if (rule.shifts) bytes += 2 * (sent + received) * 16;
   return bytes;
 }
 

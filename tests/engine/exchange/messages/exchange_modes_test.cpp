@@ -127,6 +127,8 @@ TEST_P(ExchangeModes, StaleRowsAreThoseOfTheEpochBefore) {
     for_each_row(run, exact, epoch, [&](std::span<const float> row, const auto& exact_row) {
       EXPECT_TRUE(same(row, exact_row(of))) << epoch;
     });
+    // The first exchange of a channel also asks whether there are rows of a checkpoint.
+    if (epoch == 1) continue;
     EXPECT_EQ(run.epochs[static_cast<std::size_t>(epoch - 1)].channels[0].bytes,
               run.messages[0] * wire_row_bytes(32, kColumns, DType::kF32));
   }
@@ -140,6 +142,8 @@ TEST_P(ExchangeModes, PeriodicRowsAreThoseThatWereSentLast) {
     for_each_row(run, exact, epoch, [&](std::span<const float> row, const auto& exact_row) {
       EXPECT_TRUE(same(row, exact_row(of))) << epoch;
     });
+    // The first exchange of a channel also asks whether there are rows of a checkpoint.
+    if (epoch == 1) continue;
     const std::int64_t bytes = run.epochs[static_cast<std::size_t>(epoch - 1)].channels[1].bytes;
     EXPECT_EQ(bytes, epoch == of ? run.messages[1] * wire_row_bytes(32, kColumns, DType::kF32) : 0);
   }
@@ -332,6 +336,8 @@ std::vector<ExchangeOptions> kept_modes() {
           with_bits(mode("skip", {.bound = 0.1, .shift = true}), "4"),
           mode("compensated"),
           with_bits(mode("compensated", {.shift = true}), "1"),
+          with_bits(mode("compensated"), "random"),
+          with_bits(mode("compensated"), "2,32"),
           mode("compensated", {.schedule = MessageSchedule::kPipelined})};
 }
 
@@ -352,6 +358,18 @@ TEST_P(ExchangeModes, GoOnFromTheirState) {
     }
     EXPECT_EQ(second.states, whole.states) << describe(options);
   }
+}
+
+// Nobody waits for the last messages of a run, nor do they find memory that is gone.
+TEST_P(ExchangeModes, EndWithMessagesUnderWay) {
+  run_parts(graph_, 3, [&](Transport& transport, const LocalGraphView& local) {
+    const ExchangeSetup setup = this->setup(mode("stale", {.shift = true}), 3);
+    ExchangingRank rank(setup, transport, local);
+    ExchangedEpoch seen;
+    for (ExchangedChannel& channel : seen.channels) channel.halo.resize(3);
+    std::mutex mutex;
+    for (int epoch = 1; epoch <= 3; ++epoch) rank.run_epoch(epoch, seen, mutex);
+  });
 }
 
 TEST_P(ExchangeModes, TellOfAStateThatIsCutOff) {
@@ -438,7 +456,7 @@ TEST(ExchangeOptions, ContradictionsAreNamed) {
               HasSubstr("--synchronous-every 3"));
   EXPECT_THAT(error_of(mode("quantized", {.schedule = MessageSchedule::kPipelined})),
               AllOf(HasSubstr("--bits adaptive"), HasSubstr("--schedule pipelined")));
-  EXPECT_THAT(error_of(with_bits(mode("compensated"), "random")), HasSubstr("--bits random"));
+  EXPECT_THAT(error_of(with_bits(mode("sampled"), "random")), HasSubstr("--bits random"));
   EXPECT_THAT(error_of(with_bits(mode("skip"), "adaptive")), HasSubstr("--exchange skip"));
   for (const ExchangeOptions& options : kept_modes()) check_exchange(options);
 }
