@@ -82,7 +82,9 @@ class LaunchTest(OneFolderTest):
 
     def kill_rank(self, rank, run_dir, job):
         self.wait_until(lambda: rank in ranks_of(run_dir), job)
-        os.kill(ranks_of(run_dir)[rank], signal.SIGKILL)
+        killed = ranks_of(run_dir)[rank]
+        os.kill(killed, signal.SIGKILL)
+        return killed
 
     def events(self, run_dir):
         with open(self.path(run_dir, "events.jsonl"), encoding="utf-8") as file:
@@ -99,9 +101,10 @@ class LaunchTest(OneFolderTest):
         job = self.launch("cut", 150)
         for rank, epoch in ((1, 8), (0, 30)):
             self.wait_until(lambda epoch=epoch: self.epochs("cut") >= epoch, job)
-            self.kill_rank(rank, "cut", job)
-            # Until the attempt has ended, which the next kill is not meant for.
-            self.wait_until(lambda: rank not in ranks_of("cut"), job)
+            killed = self.kill_rank(rank, "cut", job)
+            # Until the attempt has ended, which the next kill is not meant for. The next attempt may
+            # run before anybody has seen that there is none.
+            self.wait_until(lambda: ranks_of("cut").get(rank) != killed, job)
         output, _ = job.communicate(timeout=TIMEOUT)
         self.assertEqual(job.returncode, 0, output)
         self.assertEqual(self.read("cut", "model.safetensors"),
