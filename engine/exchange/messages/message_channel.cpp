@@ -42,7 +42,8 @@ class MessageChannel::Pending final : public PendingExchange {
     if (std::exchange(finished_, true)) return;
     {
       ScopedSpan span(trace(), "wait", tag_, direction());
-      span.set_bytes(channel_.received_bytes());
+      // Those that are used in the next epoch are counted there.
+      if (packets_ != nullptr) span.set_bytes(channel_.received_bytes());
       // In the order in which other ranks post them. Packets for the next epoch stay under way.
       if (shift_ != nullptr) shift_->post();
       if (channel_.under_way_ != nullptr) channel_.under_way_->post();

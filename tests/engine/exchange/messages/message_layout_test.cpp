@@ -127,23 +127,27 @@ TEST(MessageLayout, MessagesFillTheirPacketsWithoutOverlap) {
   }
 }
 
+// Five messages of three rows to two peers, none received.
+struct SentLists {
+  std::vector<LocalId> send_rows{LocalId{4}, LocalId{1}, LocalId{4}, LocalId{6}, LocalId{1}};
+  Numbers send_offset{0, 2, 5};
+  Numbers recv_offset{0, 0, 0};
+  HaloListsView view() const { return {recv_offset, send_offset, send_rows}; }
+};
+
 TEST(MessageGroups, HoldEachSentRowOnceWithItsMessages) {
-  const std::vector<LocalId> send_rows{LocalId{4}, LocalId{1}, LocalId{4}, LocalId{6}, LocalId{1}};
-  const Numbers send_offset{0, 2, 5};
-  const Numbers recv_offset{0, 0, 0};
+  const SentLists lists;
   const MessageBits all{8, 8, 8, 8, 8};
-  const MessageGroups groups = group_messages({recv_offset, send_offset, send_rows}, 8, all);
+  const MessageGroups groups = group_messages(lists.view(), 8, all);
   EXPECT_EQ(groups.rows, (std::vector<LocalId>{LocalId{1}, LocalId{4}, LocalId{6}}));
   EXPECT_EQ(groups.first, (Numbers{0, 2, 4, 5}));
   EXPECT_EQ(groups.order, (Numbers{1, 4, 0, 2, 3}));
 }
 
 TEST(MessageGroups, LeaveOutWhatIsNotSent) {
-  const std::vector<LocalId> send_rows{LocalId{4}, LocalId{1}, LocalId{4}, LocalId{6}, LocalId{1}};
-  const Numbers send_offset{0, 2, 5};
-  const Numbers recv_offset{0, 0, 0};
+  const SentLists lists;
   const MessageBits some{0, 4, 2, 0, 4};
-  const MessageGroups groups = group_messages({recv_offset, send_offset, send_rows}, 8, some);
+  const MessageGroups groups = group_messages(lists.view(), 8, some);
   EXPECT_EQ(groups.rows, (std::vector<LocalId>{LocalId{1}, LocalId{4}}));
   EXPECT_EQ(groups.first, (Numbers{0, 2, 3}));
   EXPECT_EQ(groups.order, (Numbers{1, 4, 2}));
@@ -151,7 +155,7 @@ TEST(MessageGroups, LeaveOutWhatIsNotSent) {
   EXPECT_EQ(single.rows, (std::vector<LocalId>{LocalId{1}, LocalId{2}, LocalId{4}}));
   EXPECT_EQ(single.first, (Numbers{0, 1, 2, 3}));
   EXPECT_EQ(single.order, (Numbers{1, 2, 4}));
-  const PacketLayout layout = layout_packets(some, send_offset, 8, DType::kF32);
+  const PacketLayout layout = layout_packets(some, lists.send_offset, 8, DType::kF32);
   EXPECT_EQ(layout.packet_bytes,
             (Numbers{wire_row_bytes(4, 8, DType::kF32),
                      wire_row_bytes(2, 8, DType::kF32) + wire_row_bytes(4, 8, DType::kF32)}));
