@@ -16,6 +16,10 @@ constexpr std::array kModes = {
     ExchangeMode{.name = "periodic", .sent = MessagesSent::kPeriodic, .usual_bits = "32"},
     ExchangeMode{.name = "skip", .sent = MessagesSent::kDrifted, .usual_bits = "32"},
     ExchangeMode{.name = "compensated", .usual_bits = "2", .differences = true},
+    ExchangeMode{.name = "unified",
+                 .sent = MessagesSent::kByCost,
+                 .usual_bits = "adaptive",
+                 .differences = true},
     ExchangeMode{.name = "none", .sent = MessagesSent::kNone},
 };
 
@@ -81,8 +85,13 @@ void check_exchange(const ExchangeOptions& options) {
         "stale, and others with --schedule pipelined",
         sending.synchronous_every, mode.name);
   }
-  if (!mode.takes_bits() || bits.by == BitChoice::By::kFixed) return;
   const bool adaptive = bits.by == BitChoice::By::kAdaptive;
+  if (mode.sent == MessagesSent::kByCost) {
+    if (adaptive) return;
+    fail_option("--bits {}: --exchange {} chooses widths by itself; allowed is adaptive",
+                to_string(bits), mode.name);
+  }
+  if (!mode.takes_bits() || bits.by == BitChoice::By::kFixed) return;
   if (mode.sends_all() && !(adaptive && pipelined)) return;
   fail_option(
       "--bits {}: allowed with --exchange {}{} are 1, 2, 4, 8, 16, 32, or a width per layer "

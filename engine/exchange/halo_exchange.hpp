@@ -41,6 +41,8 @@ struct ExchangeReport {
     std::int64_t rows = 0;                                       // of all ranks
     std::int64_t bytes = 0;                                      // the same
     std::array<std::int64_t, kWireBits.size()> rows_of_width{};  // by place in kWireBits
+    // Those that are sent in one of so many epochs, more than one; `bytes` are then a mean.
+    std::map<int, std::int64_t> rows_of_period = {};
     bool operator==(const Messages&) const = default;
   };
   // The effort of choosing widths by their cost, and how good they are.
@@ -50,6 +52,7 @@ struct ExchangeReport {
     struct Times {
       double wire_ms = 0;     // expected, of the slowest link
       double central_ms = 0;  // of central work that hides it
+      double error = 0;       // V over its unit
       bool operator==(const Times&) const = default;
     };
     std::map<int, Times> channels;  // by Channel::slot()
@@ -167,6 +170,7 @@ enum class MessagesSent : std::uint8_t {
   kSampled,   // each with probability `rate`, as 1 / rate of its row
   kPeriodic,  // all in one of `every` epochs, or a part in each of them
   kDrifted,   // those whose row has moved
+  kByCost,    // each in one of so many epochs, as its cost says
   kNone,
 };
 
@@ -202,12 +206,14 @@ const ExchangeMode& exchange_mode(const std::string& name);
 inline constexpr int kOldestMessage = 64;  // epochs that --oldest may say
 
 struct SendOptions {
-  double rate = 0.1;     // kSampled: share of messages that are sent, in (0, 1]
-  int every = 10;        // kPeriodic: epochs
-  bool stagger = false;  // kPeriodic: 1 / every of the messages in each epoch
-  double bound = 0.05;   // kDrifted: |m - h| / |m| from which on a row is sent
-  int oldest = 8;        // kDrifted: epochs after which it is sent all the same
-  bool shift = false;    // kept rows follow their mean: MessageRule::shifts
+  double rate = 0.1;             // kSampled: share of messages that are sent, in (0, 1]
+  int every = 10;                // kPeriodic: epochs
+  bool stagger = false;          // kPeriodic: 1 / every of the messages in each epoch
+  double bound = 0.05;           // kDrifted: |m - h| / |m| from which on a row is sent
+  int oldest = 8;                // kDrifted, kByCost: epochs after which it is sent all the same
+  double drift_limit = 0.05;     // kByCost: see docs/exchange.md
+  double staleness_weight = 10;  // kByCost: of the square of a lag against that of noise
+  bool shift = false;            // kept rows follow their mean: MessageRule::shifts
   MessageSchedule schedule = MessageSchedule::kAuto;
   int synchronous_every = 0;  // pipelined: every so many epochs messages are waited for; 0: never
 };

@@ -108,9 +108,11 @@ Table message_options() {
       return takes_bits(options) && options.message_bits.bits.by == by;
     };
   };
-  const auto sends = [](MessagesSent sent) {
-    return
-        [=](const TrainOptions& options) { return exchange_mode(options.exchange).sent == sent; };
+  const auto sends = [](MessagesSent sent, std::optional<MessagesSent> or_sent = {}) {
+    return [=](const TrainOptions& options) {
+      const MessagesSent mine = exchange_mode(options.exchange).sent;
+      return mine == sent || mine == or_sent;
+    };
   };
   const auto keeps_rows = [](const TrainOptions& options) {
     return options.exchange_options().keeps_rows();
@@ -123,6 +125,7 @@ Table message_options() {
        .help = "How messages travel: exact; quantized with --bits per value; one-bit; stale (used "
                "in the epoch after); sampled (--rate of them); periodic (every --every epochs); "
                "skip (rows that moved by --bound); compensated (differences to rows of before); "
+               "unified (the same, with a width and a period for each message by its cost); "
                "or none: each part trains as if nothing lay behind the cut",
        .value = TrainRow::text_of(ATOLL_FIELD(exchange), exchange_modes()),
        .recorded = kAlwaysRecorded,
@@ -159,9 +162,21 @@ Table message_options() {
        .recorded = sends(MessagesSent::kDrifted)},
       {.name = "oldest",
        .group = "Messages",
-       .help = "skip: epochs after which a row is sent all the same",
+       .help = "skip and unified: epochs after which a row is sent all the same",
        .value = TrainRow::number(ATOLL_FIELD(sending.oldest), 1, kOldestMessage),
-       .recorded = sends(MessagesSent::kDrifted)},
+       .recorded = sends(MessagesSent::kDrifted, MessagesSent::kByCost)},
+      {.name = "drift-limit",
+       .group = "Messages",
+       .help =
+           "unified: messages are left out of epochs only in layers whose rows move by less than "
+           "this share of their square in an epoch",
+       .value = TrainRow::number(ATOLL_FIELD(sending.drift_limit), 0, 1000),
+       .recorded = sends(MessagesSent::kByCost)},
+      {.name = "staleness-weight",
+       .group = "Messages",
+       .help = "unified: how much worse the square of a lag is than that of noise",
+       .value = TrainRow::number(ATOLL_FIELD(sending.staleness_weight), 0, 1e6),
+       .recorded = sends(MessagesSent::kByCost)},
       {.name = "shift",
        .group = "Messages",
        .help =

@@ -102,9 +102,13 @@ Json to_json(const ExchangeReport& report) {
         {"layer", messages.channel.layer}, {"direction", to_string(messages.channel.direction)},
         {"columns", messages.columns},     {"rows", messages.rows},
         {"bytes", messages.bytes},         {"bits", bits}};
+    for (const auto& [period, rows] : messages.rows_of_period) {
+      entry["periods"][std::to_string(period)] = rows;
+    }
     if (report.choice) {
       const auto& times = report.choice->channels.at(messages.channel.slot());
       entry.update({{"wire_ms", times.wire_ms}, {"central_ms", times.central_ms}});
+      if (times.error > 0) entry["error"] = times.error;
     }
     result["channels"].push_back(std::move(entry));
   }

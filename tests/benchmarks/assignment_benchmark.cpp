@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <random>
 #include <string>
 
@@ -38,15 +37,13 @@ std::vector<float> make_betas(Betas kind) {
 // last.
 std::vector<ChannelProblem> make_channels(std::span<const float> betas, std::size_t channels,
                                           std::size_t links) {
-  BitCosts costs;
-  for (std::size_t k = 0; k < kWireBits.size(); ++k) {
-    costs.variance[k] = std::pow(std::ldexp(1.0, kWireBits[k]) - 1, -2);
-    costs.bytes[k] = 4 + 32 * kWireBits[k];
+  std::vector<MessageCost> costs;
+  for (const int bits : kWireBits) {
+    costs.push_back({std::pow(std::ldexp(1.0, bits) - 1, -2), 4 + 32 * bits});
   }
-  costs.variance.back() = 0;
-  costs.bytes.back() = 1024;
+  costs.back() = {0, 1024};
   const std::size_t each = kMessages / (channels * links);
-  std::vector<ChannelProblem> problems(channels, {.costs = costs, .links = {}});
+  std::vector<ChannelProblem> problems(channels, {.choices = costs, .links = {}});
   for (std::size_t k = 0; k < channels * links; ++k) {
     const LinkTime cost{
         .wire = {.theta_s_per_byte = 8e-8 * (1 + 0.1 * static_cast<double>(k % links)),
@@ -65,8 +62,8 @@ void run(benchmark::State& state, std::size_t channels, std::size_t links, Betas
   double gap = 0, bits = 0, messages = 0;
   for (const ChannelAssignment& assignment : assignments) {
     gap = std::max(gap, assignment.gap());
-    for (const auto& link : assignment.bits) {
-      bits = std::accumulate(link.begin(), link.end(), bits);
+    for (const auto& link : assignment.chosen) {
+      for (const std::uint8_t choice : link) bits += kWireBits[choice];
       messages += static_cast<double>(link.size());
     }
   }

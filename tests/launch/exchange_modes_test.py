@@ -24,6 +24,9 @@ MODES = {
     "staggered": ["--exchange", "periodic", "--every", "4", "--stagger", "on", "--shift", "on"],
     "skip": ["--exchange", "skip", "--bound", "0.4", "--oldest", "5"],
     "compensated": ["--exchange", "compensated"],
+    # By given times, or no two runs would be alike. It chooses after epochs 5, 7 and 9.
+    "unified": ["--exchange", "unified", "--calibration", "slow.json", "--drift-limit", "1000",
+                "--reassign-every", "2"],
     "compensated-late": ["--exchange", "compensated", "--bits", "1", "--schedule", "pipelined"],
 }
 
@@ -36,6 +39,12 @@ class ExchangeModesTest(OneFolderTest):
         cls.folder = home.name
         cls.succeed("generate", "rmat", "--nodes", "1200", "--features", "8", "--classes", "4",
                     "--out", "data")
+        links = [{"from": a, "to": b, "theta_s_per_byte": 1e-5, "gamma_s": 1e-4}
+                 for a in range(3) for b in range(3) if a != b]
+        channels = [{"layer": layer, "direction": direction, "central_s": 0, "slowdown_s": 0,
+                     "quantize_s": 0} for layer in range(3) for direction in ("forward", "backward")]
+        with open(os.path.join(cls.folder, "slow.json"), "w", encoding="utf-8") as file:
+            json.dump({"exchange": {"ranks": 3, "links": links, "channels": channels}}, file)
 
     def train(self, name, *options, ranks=3):
         result = run([*TRAIN, *options, "--run-dir", name], self.folder, ranks=ranks)
@@ -50,9 +59,10 @@ class ExchangeModesTest(OneFolderTest):
 
     def test_resumed_runs_have_the_same_bits(self):
         for name, options in MODES.items():
-            self.train(f"{name}-whole", *options, "--epochs", "8")
-            self.train(f"{name}-part", *options, "--epochs", "4", "--checkpoint-every", "4")
-            self.train(f"{name}-part", "--epochs", "8", "--resume")
+            part, whole = ("8", "12") if name == "unified" else ("4", "8")
+            self.train(f"{name}-whole", *options, "--epochs", whole)
+            self.train(f"{name}-part", *options, "--epochs", part, "--checkpoint-every", "4")
+            self.train(f"{name}-part", "--epochs", whole, "--resume")
             self.assertEqual(self.file(f"{name}-part", "model.safetensors"),
                              self.file(f"{name}-whole", "model.safetensors"), name)
             losses = [[epoch["loss"] for epoch in self.epochs(f"{name}-{which}")]
@@ -72,6 +82,10 @@ class ExchangeModesTest(OneFolderTest):
             self.assertTrue(share[0] < found < share[1], f"{name}: {found} of the bytes of exact")
             summary = json.loads(self.file(name, "summary.json"))
             self.assertEqual(summary["exchange"], options[1])
+        self.train("share-unified", *MODES["unified"], "--epochs", "7")
+        chosen = self.epochs("share-unified")[5]["assignment"]["channels"]
+        self.assertGreater(sum(chosen[0]["periods"].values()), 0)
+        self.assertTrue(all(0 < channel["error"] < 1 for channel in chosen))
         skipped = self.epochs("share-sampled")[5]["assignment"]["channels"][0]
         self.assertLess(sum(skipped["bits"].values()), skipped["rows"])
 
@@ -89,6 +103,8 @@ class ExchangeModesTest(OneFolderTest):
                 (["--exchange", "sampled", "--rate", "0"], ["--rate", "0"]),
                 (["--exchange", "periodic", "--every", "0"], ["--every", "0"]),
                 (["--exchange", "skip", "--oldest", "65"], ["--oldest", "65", "64"]),
+                (["--exchange", "unified", "--bits", "2"], ["--bits 2", "unified"]),
+                (["--exchange", "unified", "--drift-limit", "-1"], ["--drift-limit", "-1"]),
                 (["--exchange", "sampled", "--shift", "on"], ["--shift on", "sampled"]),
                 (["--exchange", "skip", "--schedule", "pipelined"], ["--schedule pipelined", "skip"]),
                 (["--synchronous-every", "4"], ["--synchronous-every 4", "exact"]),

@@ -1,6 +1,7 @@
 // Adaptive widths: a few epochs at uniform widths measure what the assignment needs, then every
 // --reassign-every epochs the exact optimum of AdaQP's problem (arXiv 2306.01381, section 4) for
-// the ranges that messages had in the last epoch.
+// the ranges that messages had in the last epoch. Where the mode says so, messages that are sent
+// in one of several epochs are further choices of the same problem.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include "engine/exchange/messages/channel_measurements.hpp"
 #include "engine/exchange/messages/link_probe.hpp"
 #include "engine/exchange/messages/message_policy.hpp"
+#include "engine/exchange/messages/row_movement.hpp"
 
 namespace atl {
 
@@ -31,11 +33,18 @@ constexpr int kWarmupEpochs = static_cast<int>(std::size(kWarmupBits));
 // bits saved below that point cost little variance.
 constexpr double kHiddenShare = 0.8;
 
+constexpr char kFirstDigit = '0';  // of codes in a checkpoint
+
 class AdaptiveBits final : public MessagePolicy {
  public:
-  AdaptiveBits(const BitOptions& options, const Rank& rank)
-      : options_(options), rank_(rank), measurements_(rank) {
-    if (!options.calibration.is_null()) calibration_ = given_calibration();
+  AdaptiveBits(const ExchangeOptions& options, const Rank& rank)
+      : mode_(exchange_mode(options.mode)),
+        options_(options.message_bits),
+        sending_(options.sending),
+        rank_(rank),
+        measurements_(rank),
+        movement_(rank.transport) {
+    if (!options_.calibration.is_null()) calibration_ = given_calibration();
   }
 
   void begin(MessageChannel& channel, int epoch, bool restored) override;
@@ -43,8 +52,10 @@ class AdaptiveBits final : public MessagePolicy {
                  std::optional<ExchangeReport::Choice>& choice) override;
   int settled_epochs(int epoch) const override;
   int widest() const override { return kWireBits.back(); }
-  Json state() const override;
-  void load_state(const Json& state, const std::string& place) override;
+  std::span<const std::uint8_t> codes(int slot) const override;
+  Json state(SafetensorsFile& rows) const override;
+  void load_state(const Json& state, const SafetensorsFile& rows,
+                  const std::string& place) override;
   Json calibration() const override {
     return calibration_ ? calibration_->to_json() : Json(nullptr);
   }
@@ -52,9 +63,25 @@ class AdaptiveBits final : public MessagePolicy {
  private:
   // A checkpoint's record of one channel, until the channel begins.
   struct Restored {
-    MessageBits bits;
+    MessageCodes codes;
     std::string lists;
   };
+  // What a channel's messages may choose from, and how much each of them weighs.
+  struct Choices {
+    std::vector<std::uint8_t> codes;
+    std::vector<float> beta;
+  };
+  // The sums by which rows of a channel's messages are known to move little.
+  struct Drift {
+    double moved = 0;  // A_k D_k
+    double rows = 0;   // A_k |m_k|^2
+  };
+
+  bool chooses_periods() const { return mode_.sent == MessagesSent::kByCost; }
+  // Nothing but variance counts: every message is exact.
+  bool is_exact() const { return options_.lambda == 1; }
+  // Bytes of messages are counted over so many epochs.
+  int bytes_epochs() const { return chooses_periods() ? kMessagePeriods.back() : 1; }
 
   ExchangeCalibration given_calibration() const {
     return exchange_calibration(options_.calibration, rank_.transport.size(),
@@ -65,21 +92,38 @@ class AdaptiveBits final : public MessagePolicy {
   bool begin_as_restored(MessageChannel& channel, int epoch);
   void start_anew(int slot);
   void calibrate(MessageChannels& channels, bool overlap);
-  ChannelProblem problem(MessageChannel& channel, std::vector<float>& beta) const;
+  // Collective: sets `beta` and what is known of the movement of rows, for all channels.
+  std::map<int, Choices> weigh(int epoch, MessageChannels& channels);
+  // Adds the ways to travel to `choices` and what they cost to `problem`.
+  void add_choices(const MessageChannel& channel, Choices& choices, ChannelProblem& problem) const;
+  double variance(const MessageChannel& channel, MessageChoice choice) const;
+  ChannelProblem problem(MessageChannel& channel, Choices& choices) const;
+  void set_uniform(MessageChannel& channel, int bits);
+  // Collective: tells both ends of all messages their codes, used from `epoch` on.
+  void agree(std::span<MessageChannel* const> channels, std::span<const MessageCodes> codes,
+             int epoch);
+  void set_turn(MessageChannel& channel, int epoch);
   ExchangeReport::Choice assign(int epoch, MessageChannels& channels);
   void max_over_ranks(std::span<double> values) const {
     atl::max_over_ranks(rank_.transport, values, {"bit-width assignment"});
   }
 
+  const ExchangeMode& mode_;
   const BitOptions options_;
+  const SendOptions sending_;
   const Rank& rank_;
   int first_epoch_ = 0;  // 0: none yet
   std::optional<ExchangeCalibration> calibration_;
   // A_k of the messages this rank sends.
   std::map<const DistributedOperator*, std::vector<float>> scores_;
   ChannelMeasurements measurements_;
+  RowMovement movement_;
   std::map<int, std::string> lists_;
-  std::map<int, MessageBits> current_;  // of this rank, by slot
+  std::map<int, MessageCodes> current_;   // of this rank, by slot
+  std::map<int, MessageCodes> received_;  // the same, where periods are chosen
+  std::map<int, Drift> drift_;            // of all ranks, by slot
+  std::map<int, bool> as_stored_;         // on all ranks, by slot
+  bool takes_turns_ = false;              // some message of some rank is not sent in all epochs
   std::map<int, Restored> restored_;
 };
 
@@ -93,9 +137,50 @@ void AdaptiveBits::begin(MessageChannel& channel, int epoch, bool /*restored*/) 
   require_calibrated(channel);
   if (restored) return;
   if (first_epoch_ == 0) first_epoch_ = epoch;
-  const int step = std::min(epoch - first_epoch_, kWarmupEpochs - 1);
-  set_uniform_bits(channel, kWarmupBits[step]);
-  current_[slot] = channel.sent_bits();
+  if (is_exact()) return set_uniform(channel, kWireBits.back());
+  set_uniform(channel, kWarmupBits[std::min(epoch - first_epoch_, kWarmupEpochs - 1)]);
+}
+
+void AdaptiveBits::set_uniform(MessageChannel& channel, int bits) {
+  const HaloListsView& halo = channel.op().halo;
+  const auto uniform = [](std::int64_t messages, int value) {
+    return MessageBits(static_cast<std::size_t>(messages), static_cast<std::uint8_t>(value));
+  };
+  channel.set_bits(uniform(halo.sent_rows(), bits), uniform(halo.halo_rows(), bits), is_exact());
+  const int code = code_of({.bits = bits});
+  current_[channel.channel().slot()] = uniform(halo.sent_rows(), code);
+  received_[channel.channel().slot()] = uniform(halo.halo_rows(), code);
+}
+
+void AdaptiveBits::agree(std::span<MessageChannel* const> channels,
+                         std::span<const MessageCodes> codes, int epoch) {
+  std::vector<MessageCodes> received = tell_receivers(rank_.transport, channels, codes, epoch);
+  // By channel, messages that are not exact; and messages that are not sent in all epochs.
+  std::vector<double> counts(channels.size() + 1, 0.0);
+  for (std::size_t c = 0; c < channels.size(); ++c) {
+    for (const std::uint8_t code : codes[c]) {
+      const MessageChoice choice = choice_of(code);
+      if (choice.period > 1) counts.back() += 1;
+      if (choice.period > 1 || choice.bits < kWireBits.back()) counts[c] += 1;
+    }
+  }
+  rank_.transport.all_reduce(std::span(counts), {"bit-width assignment"});
+  for (std::size_t c = 0; c < channels.size(); ++c) {
+    const int slot = channels[c]->channel().slot();
+    current_[slot] = codes[c];
+    received_[slot] = std::move(received[c]);
+    // Epochs that only measure leave the rows that are kept alone.
+    as_stored_[slot] = counts[c] == 0 && epoch - first_epoch_ >= kWarmupEpochs;
+    set_turn(*channels[c], epoch);
+  }
+  takes_turns_ = takes_turns_ || counts.back() > 0;
+}
+
+void AdaptiveBits::set_turn(MessageChannel& channel, int epoch) {
+  const HaloListsView& halo = channel.op().halo;
+  const int slot = channel.channel().slot();
+  channel.set_bits(bits_in_epoch(current_[slot], halo.send_offset, epoch),
+                   bits_in_epoch(received_[slot], halo.recv_offset, epoch), as_stored_[slot]);
 }
 
 bool AdaptiveBits::begin_as_restored(MessageChannel& channel, int epoch) {
@@ -103,7 +188,7 @@ bool AdaptiveBits::begin_as_restored(MessageChannel& channel, int epoch) {
   const int slot = channel.channel().slot();
   const auto found = restored_.find(slot);
   const bool fits = found != restored_.end() && found->second.lists == lists_[slot] &&
-                    std::ssize(found->second.bits) == channel.op().halo.sent_rows();
+                    std::ssize(found->second.codes) == channel.op().halo.sent_rows();
   double misfits = fits ? 0 : 1;
   rank_.transport.all_reduce(std::span(&misfits, 1), {"bit-widths of the checkpoint"});
   if (misfits > 0) {
@@ -114,8 +199,7 @@ bool AdaptiveBits::begin_as_restored(MessageChannel& channel, int epoch) {
     return false;
   }
   MessageChannel* const channels[] = {&channel};
-  current_[slot] = found->second.bits;
-  agree_on_bits(rank_.transport, channels, {found->second.bits}, epoch);
+  agree(channels, {&found->second.codes, 1}, epoch);
   restored_.erase(found);
   return true;
 }
@@ -123,6 +207,7 @@ bool AdaptiveBits::begin_as_restored(MessageChannel& channel, int epoch) {
 void AdaptiveBits::start_anew(int slot) {
   restored_.clear();
   measurements_.forget_all();
+  movement_.forget_all();
   first_epoch_ = 0;
   // Times of other messages; but what the user gave counts, unless it is the resumed run's own and
   // knows nothing of these.
@@ -168,22 +253,101 @@ void AdaptiveBits::calibrate(MessageChannels& channels, bool overlap) {
   measurements_.forget_times();
 }
 
-ChannelProblem AdaptiveBits::problem(MessageChannel& channel, std::vector<float>& beta) const {
+std::map<int, AdaptiveBits::Choices> AdaptiveBits::weigh(int epoch, MessageChannels& channels) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  std::map<int, Choices> result;
+  std::vector<double> drifts;
+  for (const auto& [slot, channel] : channels) {
+    const MessageCodes& codes = current_.at(slot);
+    const std::vector<float>& scores = scores_.at(&channel->op());
+    MessageBits widths;
+    for (const std::uint8_t code : codes) {
+      widths.push_back(static_cast<std::uint8_t>(choice_of(code).bits));
+    }
+    std::vector<float>& beta = result[slot].beta;
+    beta = channel->noise_base(widths);
+    if (chooses_periods() && !channel->as_stored()) {
+      movement_.observe(slot, ages_in_epoch(codes, channel->op().halo.send_offset, epoch), beta);
+    }
+    for (std::size_t k = 0; k < beta.size(); ++k) beta[k] = std::min(beta[k] * scores[k], kLargest);
+    if (!chooses_periods()) continue;
+    const std::vector<float> rows =
+        channel->channel().direction == Direction::kForward && !channel->as_stored()
+            ? channel->squared_rows()
+            : std::vector<float>();
+    double moved = 0;
+    double size = 0;
+    for (std::size_t k = 0; k < beta.size(); ++k) {
+      moved += beta[k];
+      // Of a gradient that is sent with what was lost, the square is all that moves.
+      size += rows.empty() ? beta[k] : std::min(rows[k] * scores[k], kLargest);
+    }
+    drifts.insert(drifts.end(), {moved, size});
+  }
+  if (!chooses_periods()) return result;
+  rank_.transport.all_reduce(std::span(drifts), {"movement of rows"});
+  for (auto drift = drifts.begin(); const auto& [slot, channel] : channels) {
+    drift_[slot] = {*drift, *(drift + 1)};
+    drift += 2;
+  }
+  return result;
+}
+
+// In units of beta: of what a row moves by in an epoch, or of a gradient itself.
+double AdaptiveBits::variance(const MessageChannel& channel, MessageChoice choice) const {
+  const int slot = channel.channel().slot();
+  const double ratio = measurements_.rounding_ratio(slot, choice.bits);
+  const double noise = channel.noise_at(choice.bits, ratio);
+  if (choice.period == 1) return noise;
+  const double lag = movement_.mean_square(slot, choice.period);
+  const double whole = movement_.whole_square(slot, choice.period);
+  if (channel.channel().direction == Direction::kForward) {
+    return noise * whole + sending_.staleness_weight * lag;
+  }
+  // Nothing comes in all epochs but one, in which the gradients of the others come as well; what
+  // is lost counts there and where it comes with the next. No gradient is lost for good, so this is
+  // no lag.
+  const double others = (choice.period - 1) + movement_.whole_square(slot, choice.period - 1);
+  return (noise * whole + others) / choice.period;
+}
+
+void AdaptiveBits::add_choices(const MessageChannel& channel, Choices& choices,
+                               ChannelProblem& problem) const {
+  const Channel& about = channel.channel();
+  const Drift& drift = chooses_periods() ? drift_.at(2 * about.number) : Drift{};
+  // The exact choice comes last.
+  for (std::size_t p = kMessagePeriods.size(); p-- > 0;) {
+    const int period = kMessagePeriods[p];
+    const bool allowed =
+        period == 1 ||
+        (chooses_periods() && !channel.as_stored() && period <= sending_.oldest &&
+         period <= options_.reassign_every && drift.moved < sending_.drift_limit * drift.rows);
+    for (std::size_t w = 0; w < kWireBits.size() && allowed; ++w) {
+      const MessageChoice choice{kWireBits[w], period};
+      choices.codes.push_back(code_of(choice));
+      // Bytes of all epochs until every turn has come.
+      problem.choices.push_back({variance(channel, choice),
+                                 wire_row_bytes(choice.bits, channel.cols(), channel.storage()) *
+                                     bytes_epochs() / period});
+    }
+  }
+  if (!chooses_periods()) return;
+  const auto one_bit = std::ranges::find(choices.codes, code_of({.bits = 1}));
+  problem.unit_time = static_cast<std::size_t>(one_bit - choices.codes.begin());
+}
+
+ChannelProblem AdaptiveBits::problem(MessageChannel& channel, Choices& choices) const {
   const int slot = channel.channel().slot();
   const HaloListsView& halo = channel.op().halo;
   ChannelProblem problem;
-  for (std::size_t w = 0; w < kWireBits.size(); ++w) {
-    const int bits = kWireBits[w];
-    problem.costs.variance[w] = channel.noise_at(bits, measurements_.rounding_ratio(slot, bits));
-    problem.costs.bytes[w] = wire_row_bytes(bits, channel.cols(), channel.storage());
+  add_choices(channel, choices, problem);
+  // All ranks add up their parts: the sum is known already.
+  if (chooses_periods()) {
+    problem.unit_variance = drift_.at(slot).rows / rank_.transport.size();
   }
   const ExchangeCalibration::ChannelTimes& times = calibration_->channels.at(slot);
   problem.central_s = times.central_s;
   problem.quantize_s = times.quantize_s;
-  const std::vector<float>& scores = scores_.at(&channel.op());
-  beta = channel.noise_base();
-  constexpr float kLargest = std::numeric_limits<float>::max();
-  for (std::size_t k = 0; k < beta.size(); ++k) beta[k] = std::min(beta[k] * scores[k], kLargest);
   const int rank = rank_.transport.rank();
   const int size = rank_.transport.size();
   for (int peer = 0; peer < size; ++peer) {
@@ -192,21 +356,22 @@ ChannelProblem AdaptiveBits::problem(MessageChannel& channel, std::vector<float>
     const auto end = static_cast<std::size_t>(halo.send_offset[p + 1]);
     LinkTime cost{calibration_->links[static_cast<std::size_t>(rank * size + peer)],
                   {0, times.central_s}};
-    cost.wire.theta_s_per_byte /= kHiddenShare;
+    cost.wire.theta_s_per_byte /= kHiddenShare * bytes_epochs();
     cost.wire.gamma_s /= kHiddenShare;
     const auto widest =
-        static_cast<double>(end - begin) * static_cast<double>(problem.costs.bytes.back());
+        static_cast<double>(end - begin) * static_cast<double>(problem.choices.back().bytes);
     if (widest > 0) cost.cover.theta_s_per_byte = times.slowdown_s / widest;
-    problem.links.push_back({std::span<const float>(beta).subspan(begin, end - begin), cost});
+    problem.links.push_back(
+        {std::span<const float>(choices.beta).subspan(begin, end - begin), cost});
   }
   return problem;
 }
 
 ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels) {
-  std::vector<std::vector<float>> betas(channels.size());
+  std::map<int, Choices> choices = weigh(epoch, channels);
   std::vector<ChannelProblem> problems;
   for (const auto& [slot, channel] : channels) {
-    problems.push_back(problem(*channel, betas[problems.size()]));
+    problems.push_back(problem(*channel, choices.at(slot)));
   }
   Transport& transport = rank_.transport;
   const RankReductions reductions{
@@ -219,35 +384,46 @@ ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels
 
   std::vector<double> figures{took.count()};
   std::vector<MessageChannel*> all;
-  std::vector<MessageBits> bits;
+  std::vector<MessageCodes> codes;
   ExchangeReport::Choice choice;
   for (std::size_t c = 0; const auto& [slot, channel] : channels) {
     choice.gap = std::max(choice.gap, found[c].gap());
     double wire_s = 0;
-    MessageBits flat;
-    for (std::size_t l = 0; l < found[c].bits.size(); ++l) {
-      const MessageBits& link = found[c].bits[l];
+    MessageCodes flat;
+    for (std::size_t l = 0; l < found[c].chosen.size(); ++l) {
+      const std::vector<std::uint8_t>& link = found[c].chosen[l];
       if (link.empty()) continue;
-      const std::int64_t bytes = message_bytes(link, channel->cols(), channel->storage());
+      std::int64_t bytes = 0;
+      for (const std::uint8_t chosen : link) {
+        bytes += problems[c].choices[chosen].bytes;
+        flat.push_back(choices.at(slot).codes[chosen]);
+      }
       wire_s = std::max(wire_s, kHiddenShare * problems[c].links[l].cost.wire.seconds(bytes));
-      flat.insert(flat.end(), link.begin(), link.end());
     }
     figures.push_back(wire_s * 1000);
-    choice.channels[slot].central_ms = problems[c].central_s * 1000;
+    ExchangeReport::Choice::Times& mine = choice.channels[slot];
+    mine.central_ms = problems[c].central_s * 1000;
+    if (const double unit = drift_[slot].rows; unit > 0) mine.error = found[c].variance / unit;
     all.push_back(channel.get());
-    current_[slot] = flat;
-    bits.push_back(std::move(flat));
+    codes.push_back(std::move(flat));
     ++c;
   }
   max_over_ranks(figures);
   choice.solver_ms = figures[0];
   for (std::size_t c = 1; auto& [slot, times] : choice.channels) times.wire_ms = figures[c++];
-  agree_on_bits(transport, all, std::move(bits), epoch);
+  takes_turns_ = false;
+  agree(all, codes, epoch + 1);
   return choice;
 }
 
+std::span<const std::uint8_t> AdaptiveBits::codes(int slot) const {
+  const auto found = current_.find(slot);
+  return found == current_.end() ? std::span<const std::uint8_t>() : found->second;
+}
+
 int AdaptiveBits::settled_epochs(int epoch) const {
-  if (first_epoch_ == 0) return 1;
+  if (is_exact()) return kAlwaysSettled;
+  if (first_epoch_ == 0 || takes_turns_) return 1;
   const int done = epoch - first_epoch_ + 1;
   if (done <= kWarmupEpochs) return 1;
   return options_.reassign_every - (done - kWarmupEpochs - 1) % options_.reassign_every;
@@ -255,18 +431,19 @@ int AdaptiveBits::settled_epochs(int epoch) const {
 
 bool AdaptiveBits::end_epoch(const Round& round, MessageChannels& channels,
                              std::optional<ExchangeReport::Choice>& choice) {
-  if (channels.empty()) return false;
+  if (channels.empty() || is_exact()) return false;
   const int done = round.epoch - first_epoch_ + 1;
   if (done < kWarmupEpochs) {
     if (!calibration_) measurements_.observe_times(channels, kWarmupBits[done - 1]);
     measurements_.observe_rounding(channels);
-    for (const auto& [slot, channel] : channels) {
-      set_uniform_bits(*channel, kWarmupBits[done]);
-      current_[slot] = channel->sent_bits();
-    }
+    for (const auto& [slot, channel] : channels) set_uniform(*channel, kWarmupBits[done]);
     return true;
   }
-  if ((done - kWarmupEpochs) % options_.reassign_every != 0) return false;
+  if ((done - kWarmupEpochs) % options_.reassign_every != 0) {
+    if (!takes_turns_) return false;
+    for (const auto& [slot, channel] : channels) set_turn(*channel, round.epoch + 1);
+    return false;
+  }
   measurements_.observe_rounding(channels);
   if (!calibration_) {
     measurements_.observe_times(channels, kWarmupBits[kWarmupEpochs - 1]);
@@ -276,36 +453,38 @@ bool AdaptiveBits::end_epoch(const Round& round, MessageChannels& channels,
   return true;
 }
 
-Json AdaptiveBits::state() const {
+Json AdaptiveBits::state(SafetensorsFile& rows) const {
   Json channels = Json::array();
-  for (const auto& [slot, bits] : current_) {
-    // One digit per message: the width's place in kWireBits.
+  for (const auto& [slot, codes] : current_) {
+    // One digit per message.
     std::string digits;
-    for (const std::uint8_t width : bits) {
-      digits += static_cast<char>('0' + static_cast<int>(bits_index(width)));
-    }
+    for (const std::uint8_t code : codes) digits += static_cast<char>(kFirstDigit + code);
     Json channel = {{"slot", slot}, {"plan", lists_.at(slot)}, {"bits", digits}};
     measurements_.add_state(slot, channel);
+    movement_.add_state(slot, channel, rows);
     channels.push_back(std::move(channel));
   }
   return {{"first_epoch", first_epoch_}, {"channels", channels}, {"calibration", calibration()}};
 }
 
-void AdaptiveBits::load_state(const Json& state, const std::string& place) {
+void AdaptiveBits::load_state(const Json& state, const SafetensorsFile& rows,
+                              const std::string& place) {
   first_epoch_ = json_field<int>(state, "first_epoch", place);
   for (const Json& channel : json_field<Json>(state, "channels", place)) {
     const auto slot = json_field<int>(channel, "slot", place);
     Restored& restored = restored_[slot];
     restored.lists = json_field<std::string>(channel, "plan", place);
+    const std::size_t allowed = chooses_periods() ? kMessageCodes : kWireBits.size();
     for (const char digit : json_field<std::string>(channel, "bits", place)) {
-      const auto index = static_cast<std::size_t>(digit - '0');
-      if (index >= kWireBits.size()) {
-        fail_input("{}: width '{}' of a message; allowed are 0 to {}", place, digit,
-                   kWireBits.size() - 1);
+      const auto code = static_cast<std::size_t>(digit - kFirstDigit);
+      if (code >= allowed) {
+        fail_input("{}: width '{}' of a message; allowed are '{}' to '{}'", place, digit,
+                   kFirstDigit, static_cast<char>(kFirstDigit + allowed - 1));
       }
-      restored.bits.push_back(static_cast<std::uint8_t>(kWireBits[index]));
+      restored.codes.push_back(static_cast<std::uint8_t>(code));
     }
     measurements_.load_state(slot, channel, place);
+    movement_.load_state(slot, channel, rows, place);
   }
   // The command line counts before the checkpoint.
   const Json measured = json_field<Json>(state, "calibration", place);
@@ -316,7 +495,8 @@ void AdaptiveBits::load_state(const Json& state, const std::string& place) {
 
 }  // namespace
 
-std::unique_ptr<MessagePolicy> make_adaptive_bits(const BitOptions& options, const Rank& rank) {
+std::unique_ptr<MessagePolicy> make_adaptive_bits(const ExchangeOptions& options,
+                                                  const Rank& rank) {
   return std::make_unique<AdaptiveBits>(options, rank);
 }
 

@@ -24,24 +24,25 @@ double term(double weight, double value, double divisor) {
 
 // One channel during the search. T is the time of the wire, central work included.
 struct SearchedChannel {
-  BitHull hull;
+  ChoiceHull hull;
   std::vector<LinkBudget> links;
   // Over all ranks.
-  double least_t = 0, most_t = 0;  // T at the narrowest and at the widest widths
+  double least_t = 0, most_t = 0;  // T at the choices of fewest and of most bytes
   double quantize_s = 0;
-  double t32 = 0, v1 = 0;
+  double exact_s = 0;  // at the last choice
+  double unit_time = 0, unit_variance = 0;
   // The interval that holds the relaxed optimum.
   double low = 0, high = 0;
   double best_t = 0;
   double relaxed_bound = 0;
 };
 
-double at_32_bits(const ChannelProblem& problem) {
+double seconds_at(const ChannelProblem& problem, const MessageCost& choice) {
   double seconds = problem.central_s;
   for (const LinkProblem& link : problem.links) {
     if (link.beta.empty()) continue;
     const auto messages = static_cast<std::int64_t>(link.beta.size());
-    seconds = std::max(seconds, link.cost.seconds(messages * problem.costs.bytes.back()));
+    seconds = std::max(seconds, link.cost.seconds(messages * choice.bytes));
   }
   return seconds;
 }
@@ -67,7 +68,8 @@ class Search {
   ChannelAssignment choose_one(std::size_t c, const double* variances, const double* times) const;
 
   double objective(const SearchedChannel& channel, double variance, double seconds) const {
-    return term(lambda_, variance, channel.v1) + term(1 - lambda_, seconds, channel.t32);
+    return term(lambda_, variance, channel.unit_variance) +
+           term(1 - lambda_, seconds, channel.unit_time);
   }
   void sum(std::vector<double>& values) const {
     if (ranks_.sum) ranks_.sum(values);
@@ -85,8 +87,8 @@ class Search {
 void Search::sort_messages() {
   for (std::size_t c = 0; c < channels_.size(); ++c) {
     const ChannelProblem& problem = problems_[c];
-    ATOLL_ASSERT(problem.costs.variance.back() == 0);
-    channels_[c].hull = make_bit_hull(problem.costs);
+    ATOLL_ASSERT(problem.choices.back().variance == 0);
+    channels_[c].hull = make_hull(problem.choices);
     channels_[c].links.reserve(problem.links.size());
     for (const LinkProblem& link : problem.links) {
       channels_[c].links.emplace_back(link, channels_[c].hull);
@@ -104,18 +106,24 @@ void Search::agree_on_scales() {
       most_t = std::max(most_t, link.most_seconds());
       beta_sum += link.beta_sum();
     }
-    most.insert(most.end(), {least_t, most_t, problem.quantize_s, at_32_bits(problem)});
-    sums.push_back(beta_sum * problem.costs.variance.front());
+    const double exact_s = seconds_at(problem, problem.choices.back());
+    most.insert(
+        most.end(),
+        {least_t, most_t, problem.quantize_s, exact_s,
+         problem.unit_time ? seconds_at(problem, problem.choices[*problem.unit_time]) : exact_s});
+    sums.push_back(problem.unit_variance.value_or(beta_sum * problem.choices.front().variance));
   }
   max(most);
   sum(sums);
   for (std::size_t c = 0; c < channels_.size(); ++c) {
     SearchedChannel& channel = channels_[c];
-    channel.least_t = channel.low = most[4 * c];
-    channel.most_t = channel.high = most[4 * c + 1];
-    channel.quantize_s = most[4 * c + 2];
-    channel.t32 = most[4 * c + 3];
-    channel.v1 = sums[c];
+    const double* mine = &most[5 * c];
+    channel.least_t = channel.low = mine[0];
+    channel.most_t = channel.high = mine[1];
+    channel.quantize_s = mine[2];
+    channel.exact_s = mine[3];
+    channel.unit_time = mine[4];
+    channel.unit_variance = sums[c];
   }
 }
 
@@ -223,10 +231,10 @@ std::vector<ChannelAssignment> Search::choose() {
 ChannelAssignment Search::choose_one(std::size_t c, const double* variances,
                                      const double* times) const {
   const SearchedChannel& channel = channels_[c];
-  ChannelAssignment best{.bits = {},
+  ChannelAssignment best{.chosen = {},
                          .variance = 0,
-                         .time_s = channel.t32,
-                         .objective = objective(channel, 0, channel.t32),
+                         .time_s = channel.exact_s,
+                         .objective = objective(channel, 0, channel.exact_s),
                          .bound = 0};
   best.bound =
       std::min(best.objective, channel.relaxed_bound + objective(channel, 0, channel.quantize_s));
@@ -244,11 +252,12 @@ ChannelAssignment Search::choose_one(std::size_t c, const double* variances,
   best.bound = std::min(best.bound, best.objective);  // equal but for rounding
   for (std::size_t l = 0; l < channel.links.size(); ++l) {
     if (chosen < 0) {
-      best.bits.emplace_back(problems_[c].links[l].beta.size(), kWireBits.back());
+      const auto last = static_cast<std::uint8_t>(problems_[c].choices.size() - 1);
+      best.chosen.emplace_back(problems_[c].links[l].beta.size(), last);
     } else {
       const LinkBudget& link = channel.links[l];
       const double seconds = candidates(channel)[chosen];
-      best.bits.push_back(link.bits(link.round({&seconds, 1}).front().taken));
+      best.chosen.push_back(link.chosen(link.round({&seconds, 1}).front().taken));
     }
   }
   return best;

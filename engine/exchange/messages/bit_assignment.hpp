@@ -1,9 +1,11 @@
-// Chooses the bit width of every message of a channel so that variance and time together are least.
+// Chooses for every message of a channel how it travels, so that variance and time together are
+// least.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,12 +14,12 @@
 
 namespace atl {
 
-// Costs of one message, by place in kWireBits.
-struct BitCosts {
-  // Times the message's beta this is the variance that the width costs; 0 at 32 bits.
-  std::array<double, kWireBits.size()> variance{};
-  std::array<std::int64_t, kWireBits.size()> bytes{};  // on the wire, metadata and padding included
+// What a way to travel costs a message.
+struct MessageCost {
+  double variance = 0;     // times the message's beta
+  std::int64_t bytes = 0;  // on the wire, metadata and padding included
 };
+inline constexpr std::size_t kMostChoices = 24;
 
 // The messages that this rank sends to one other rank.
 struct LinkProblem {
@@ -27,20 +29,25 @@ struct LinkProblem {
 
 // One layer and direction, as this rank sees it.
 struct ChannelProblem {
-  BitCosts costs;
+  // The ways to travel: at most kMostChoices. Of the last one, 32 bits, the variance is 0.
+  std::vector<MessageCost> choices;
   std::vector<LinkProblem> links;
+  // What variance and time are divided by: this rank's part of V, or V if all messages had the
+  // first choice; and T if all had this choice, or the last one.
+  std::optional<double> unit_variance = std::nullopt;
+  std::optional<std::size_t> unit_time = std::nullopt;
   double central_s = 0;  // least time whatever is sent: only time beyond it counts
   // The time of packing and unpacking beyond plain copies, hidden by nothing; saved where all
-  // messages of the channel, on all ranks, travel at 32 bits.
+  // messages of the channel, on all ranks, have the last choice.
   double quantize_s = 0;
 };
 
-// bits is this rank's; the numbers are the same on all ranks.
+// chosen is this rank's; the numbers are the same on all ranks.
 struct ChannelAssignment {
-  std::vector<std::vector<std::uint8_t>> bits;  // [links][messages], out of kWireBits
-  double variance = 0;                          // of all messages of all ranks
+  std::vector<std::vector<std::uint8_t>> chosen;  // [links][messages], places in `choices`
+  double variance = 0;                            // of all messages of all ranks
   double time_s = 0;     // max(central, slowest link of all ranks) + quantize_s if quantized
-  double objective = 0;  // of these bits
+  double objective = 0;  // of these choices
   double bound = 0;      // no assignment has a smaller objective: the certificate
   // The share of the objective that might be saved at most.
   double gap() const { return objective > 0 ? (objective - bound) / objective : 0.0; }
@@ -53,11 +60,11 @@ struct RankReductions {
 };
 
 // Minimises, for each channel by itself,
-//   lambda * V / V1 + (1 - lambda) * T / T32
-// over the widths of all messages of all ranks. V is the sum of the messages' variances, T the
-// time_s above; V1 is V if all messages had 1 bit, T32 is T if all had 32. A term whose divisor is
-// 0 counts 0. lambda in [0, 1]: 0 looks at time only, 1 at variance only; among equal objectives
-// less variance wins, and 32 bits for all before anything else.
+//   lambda * V / V1 + (1 - lambda) * T / T1
+// over the choices of all messages of all ranks. V is the sum of the messages' variances, T the
+// time_s above; V1 and T1 are the units of the problem. A term whose divisor is 0 counts 0. lambda
+// in [0, 1]: 0 looks at time only, 1 at variance only; among equal objectives less variance wins,
+// and the last choice for all before anything else.
 //
 // The problem is that of AdaQP (arXiv 2306.01381), but packets travel at once and not in a ring. It
 // needs no integer program: for a given T the links separate, and it is optimal up to one message

@@ -138,14 +138,15 @@ class DriftedMessages final : public MessagePolicy {
   int settled_epochs(int /*epoch*/) const override { return 1; }
   int widest() const override { return std::ranges::max(options_.message_bits.bits.widths); }
 
-  Json state() const override {
+  Json state(SafetensorsFile& /*rows*/) const override {
     Json channels = Json::array();
     for (const auto& [slot, ages] : ages_) {
       channels.push_back({{"slot", slot}, {"age", digits(ages.age)}, {"gap", digits(ages.gap)}});
     }
     return {{"channels", channels}};
   }
-  void load_state(const Json& state, const std::string& place) override {
+  void load_state(const Json& state, const SafetensorsFile& /*rows*/,
+                  const std::string& place) override {
     const Json channels = json_field<Json>(state, "channels", place);
     for (const Json& ages : channels) {
       ages_[json_field<int>(ages, "slot", place)] = {of_digits(ages, "age", place),

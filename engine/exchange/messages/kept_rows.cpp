@@ -120,6 +120,8 @@ void SentRows::update(Queue& queue, std::span<const std::byte> packets, const Un
     return;
   }
   const MatrixView decoded = decoded_.view();
+  // Nothing arrives of the others.
+  if (std::ssize(list.rows) < decoded.rows) backend.run(queue, kernels::FillZero{decoded});
   backend.run(queue, kernels::DequantizeRows{packets, list, decoded});
   if (rule_.sends == MessageRule::Sends::kDifferences) {
     backend.run(queue, kernels::Combine{1, kept, 1, decoded, kept});
@@ -134,8 +136,15 @@ SentRows::Loss SentRows::loss() {
   rank_.backend.run(queue,
                     kernels::Combine{1, copies_.view(), -1, decoded_.view(), copies_.view()});
   square_copies(queue, moved_);
-  return {download_f32(rank_.backend, queue, size_.view()),
-          download_f32(rank_.backend, queue, moved_.view())};
+  Loss loss{download_f32(rank_.backend, queue, size_.view()),
+            download_f32(rank_.backend, queue, moved_.view()),
+            {}};
+  if (rule_.sends == MessageRule::Sends::kDifferences) {
+    rank_.backend.run(queue, kernels::Combine{1, copies_.view(), 1, kept_.view(), copies_.view()});
+    square_copies(queue, size_);
+    loss.rows = download_f32(rank_.backend, queue, size_.view());
+  }
+  return loss;
 }
 
 SentRows::Drift SentRows::drift() {

@@ -53,11 +53,13 @@ class SentRows {
     std::vector<float> size;
   };
   Drift drift();
-  // |v|^2 and |v - Q(v)|^2 of each message that is sent as the last update() has seen it, where the
-  // rule sends copies v. Once: it takes them as scratch memory.
+  // |v|^2 and |v - Q(v)|^2 of each message as the last update() has seen it, where the rule sends
+  // copies v, all of it lost of one that is not sent; and |m|^2, where v are differences. Once: it
+  // takes them as scratch memory.
   struct Loss {
     std::vector<float> sent;
     std::vector<float> lost;
+    std::vector<float> rows;
   };
   Loss loss();
 

@@ -12,15 +12,12 @@ namespace atl {
 
 namespace {
 
-// A place in kWireBits.
-bool fewer_bytes_then_variance(const BitCosts& costs, int a, int b) {
-  return costs.bytes[a] != costs.bytes[b] ? costs.bytes[a] < costs.bytes[b]
-                                          : costs.variance[a] < costs.variance[b];
+bool fewer_bytes_then_variance(const MessageCost& a, const MessageCost& b) {
+  return a.bytes != b.bytes ? a.bytes < b.bytes : a.variance < b.variance;
 }
 
-double gain_between(const BitCosts& costs, int narrow, int wide) {
-  return (costs.variance[narrow] - costs.variance[wide]) /
-         static_cast<double>(costs.bytes[wide] - costs.bytes[narrow]);
+double gain_between(const MessageCost& less, const MessageCost& more) {
+  return (less.variance - more.variance) / static_cast<double>(more.bytes - less.bytes);
 }
 
 struct KeyedRow {
@@ -57,34 +54,36 @@ StepCounts all_steps(std::size_t messages) {
 
 }  // namespace
 
-BitHull make_bit_hull(const BitCosts& costs) {
-  std::array<int, kWireBits.size()> widths{};
-  std::iota(widths.begin(), widths.end(), 0);
-  std::sort(widths.begin(), widths.end(),
-            [&](int a, int b) { return fewer_bytes_then_variance(costs, a, b); });
-  std::vector<int> hull;
-  for (const int width : widths) {
-    if (!hull.empty() && costs.variance[width] >= costs.variance[hull.back()]) continue;
-    while (hull.size() >= 2 && gain_between(costs, hull[hull.size() - 2], hull.back()) <=
-                                   gain_between(costs, hull.back(), width)) {
+ChoiceHull make_hull(std::span<const MessageCost> choices) {
+  ATOLL_ASSERT(choices.size() <= kMostChoices, "{} choices", choices.size());
+  std::vector<std::uint8_t> order(choices.size());
+  std::iota(order.begin(), order.end(), std::uint8_t{0});
+  std::sort(order.begin(), order.end(), [&](std::uint8_t a, std::uint8_t b) {
+    return fewer_bytes_then_variance(choices[a], choices[b]);
+  });
+  std::vector<std::uint8_t> hull;
+  for (const std::uint8_t choice : order) {
+    const MessageCost& cost = choices[choice];
+    if (!hull.empty() && cost.variance >= choices[hull.back()].variance) continue;
+    while (hull.size() >= 2 && gain_between(choices[hull[hull.size() - 2]], choices[hull.back()]) <=
+                                   gain_between(choices[hull.back()], cost)) {
       hull.pop_back();
     }
-    hull.push_back(width);
+    hull.push_back(choice);
   }
-  BitHull result;
-  result.narrowest_bits = static_cast<std::uint8_t>(kWireBits[hull[0]]);
-  result.narrowest_bytes = costs.bytes[hull[0]];
+  ChoiceHull result{.least = hull[0], .least_bytes = choices[hull[0]].bytes, .steps = {}};
   for (std::size_t k = 1; k < hull.size(); ++k) {
-    const int narrow = hull[k - 1], wide = hull[k];
-    result.steps.push_back({.bytes = costs.bytes[wide] - costs.bytes[narrow],
-                            .variance = costs.variance[narrow] - costs.variance[wide],
-                            .gain = gain_between(costs, narrow, wide),
-                            .wider_bits = static_cast<std::uint8_t>(kWireBits[wide])});
+    const MessageCost& less = choices[hull[k - 1]];
+    const MessageCost& more = choices[hull[k]];
+    result.steps.push_back({.bytes = more.bytes - less.bytes,
+                            .variance = less.variance - more.variance,
+                            .gain = gain_between(less, more),
+                            .choice = hull[k]});
   }
   return result;
 }
 
-LinkBudget::LinkBudget(const LinkProblem& link, const BitHull& hull)
+LinkBudget::LinkBudget(const LinkProblem& link, const ChoiceHull& hull)
     : cost_(link.cost), hull_(hull) {
   const std::size_t messages = link.beta.size();
   ATOLL_ASSERT(messages < std::numeric_limits<std::uint32_t>::max());
@@ -242,7 +241,7 @@ void LinkBudget::fill(StepCounts& taken, std::int64_t room) const {
   }
 }
 
-// The most bytes, up to all messages at their widest, whose time as computed is at most `seconds`:
+// The most bytes, up to all messages at their most, whose time as computed is at most `seconds`:
 // found by bisection because a division would be off by some bytes after rounding.
 std::int64_t LinkBudget::bytes_within(double seconds) const {
   std::int64_t low = bytes_of({}), high = bytes_of(all_steps(order_.size()));
@@ -258,12 +257,12 @@ std::int64_t LinkBudget::bytes_within(double seconds) const {
 }
 
 std::int64_t LinkBudget::bytes_of(const StepCounts& taken) const {
-  auto bytes = static_cast<std::int64_t>(order_.size()) * hull_.narrowest_bytes;
+  auto bytes = static_cast<std::int64_t>(order_.size()) * hull_.least_bytes;
   for (std::size_t j = 0; j < hull_.steps.size(); ++j) bytes += taken[j] * hull_.steps[j].bytes;
   return bytes;
 }
 
-// A message that stays below a step pays what the step would save; at the widest nothing is left.
+// A message that stays below a step pays what the step would save; at the last nothing is left.
 // Sums of what is paid, not differences to what all would pay: those would lose small numbers.
 double LinkBudget::variance_of(const StepCounts& taken) const {
   double variance = 0;
@@ -273,13 +272,13 @@ double LinkBudget::variance_of(const StepCounts& taken) const {
   return variance;
 }
 
-std::vector<std::uint8_t> LinkBudget::bits(const StepCounts& taken) const {
-  std::vector<std::uint8_t> bits(order_.size(), hull_.narrowest_bits);
+std::vector<std::uint8_t> LinkBudget::chosen(const StepCounts& taken) const {
+  std::vector<std::uint8_t> chosen(order_.size(), hull_.least);
   for (std::size_t j = 0; j < hull_.steps.size(); ++j) {
     const std::int64_t next = j + 1 < hull_.steps.size() ? taken[j + 1] : 0;
-    for (std::int64_t k = next; k < taken[j]; ++k) bits[order_[k]] = hull_.steps[j].wider_bits;
+    for (std::int64_t k = next; k < taken[j]; ++k) chosen[order_[k]] = hull_.steps[j].choice;
   }
-  return bits;
+  return chosen;
 }
 
 }  // namespace atl

@@ -57,7 +57,7 @@ class MessageChannel::Pending final : public PendingExchange {
                              channel_.memory_->shift.view(), channel_.kept_rows());
     }
     unpack(channel_.pieces_);
-    if (channel_.rule_.keeps) channel_.deliver(x_);
+    if (channel_.keeps()) channel_.deliver(x_);
   }
 
  private:
@@ -67,7 +67,7 @@ class MessageChannel::Pending final : public PendingExchange {
     if (!synchronous_) return;
     const ScopedSpan span(trace(), "unpack", tag_, direction());
     const int begin = std::exchange(unpacked_, end);
-    channel_.unpack(channel_.rule_.keeps ? channel_.kept_rows() : channel_.halo_of(x_), begin, end);
+    channel_.unpack(channel_.keeps() ? channel_.kept_rows() : channel_.halo_of(x_), begin, end);
   }
 
   MessageChannel& channel_;
@@ -136,10 +136,23 @@ void MessageChannel::reserve(DeviceMemory& memory, std::int64_t& have, std::int6
   have = need;
 }
 
-void MessageChannel::set_bits(MessageBits sent, MessageBits received) {
+void MessageChannel::forget_kept_rows() {
+  const auto forget = [&](MatrixView rows) {
+    rows.cols = rows.stride;
+    rank_.backend.run(rank_.queue, kernels::FillZero{rows});
+  };
+  if (rule_.keeps) forget(kept_rows());
+  if (sent_rows_ != nullptr) forget(sent_rows_->kept());
+}
+
+void MessageChannel::set_bits(MessageBits sent, MessageBits received, bool as_stored) {
   ATOLL_ASSERT(std::ssize(sent) == op_.halo.sent_rows() &&
                std::ssize(received) == op_.halo.halo_rows());
   settle();
+  // The same state on both ends, whenever differences are sent again.
+  if (as_stored && !as_stored_) forget_kept_rows();
+  as_stored_ = as_stored;
+  pieces_ = keeps() ? 1 : op_.pieces;
   const auto peers = static_cast<std::size_t>(rank_.transport.size());
   // A packet of nothing but exact rows is the rows of that peer, unless those have padding, or are
   // still read when the packet comes, or differences: no unpacking.
@@ -203,14 +216,14 @@ void MessageChannel::set_bits(MessageBits sent, MessageBits received) {
   unpack_offset_ = {rank_.backend, rank_.queue, std::exchange(offset, {})};
   unpack_bits_ = {rank_.backend, rank_.queue, std::exchange(bits, {})};
   sent_bits_ = std::move(sent);
-  if (sent_rows_ == nullptr) return;
+  if (!sender_keeps()) return;
   for (std::size_t k = 0; k < sent_bits_.size(); ++k) {
     list(k, static_cast<std::int64_t>(k), send_layout_, sent_bits_);
   }
   sent_rows_list_ = {rank_.backend, rank_.queue, std::move(rows)};
   sent_offset_ = {rank_.backend, rank_.queue, std::move(offset)};
   sent_widths_ = {rank_.backend, rank_.queue, std::move(bits)};
-  if (rule_.shifts) set_shifted(received);
+  if (shifts()) set_shifted(received);
 }
 
 void MessageChannel::set_shifted(const MessageBits& received) {
@@ -265,7 +278,7 @@ void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& ro
   packing_clock_ = rank_.trace.clock() == nullptr ? nullptr : packets.packing_clock();
   packing_begin_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
   make_sums(rank_.backend, queue, op_, x);
-  if (sent_rows_ != nullptr) sent_rows_->prepare(queue, op_, x, scale, memory_->sent_shift.view());
+  if (sender_keeps()) sent_rows_->prepare(queue, op_, x, scale, memory_->sent_shift.view());
   if (sends_copies()) {
     rank_.backend.run(
         queue,
@@ -274,7 +287,7 @@ void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& ro
     rank_.backend.run(queue, kernels::QuantizeRows{x.rows_in({0, op_.sendable()}), pack_list(),
                                                    scale, rounding(round), sent, trace});
   }
-  if (sent_rows_ != nullptr) {
+  if (sender_keeps()) {
     sent_rows_->update(queue, sent,
                        {sent_rows_list_.span(), sent_offset_.span(), sent_widths_.span()});
   }
@@ -339,13 +352,13 @@ std::unique_ptr<PendingExchange> MessageChannel::begin(PacketTransfer& packets, 
   settle();
   const bool late = has_kept_ && !rule_.is_synchronous(round.epoch);
   memory_->rows = memory;
-  if (!rule_.keeps) clear(x);
+  if (!keeps()) clear(x);
   pack(packets, x, round);
   if (late) packets.finish_packing();
-  const MatrixView target = rule_.keeps ? kept_rows() : halo_of(x);
-  std::unique_ptr<PendingPackets> shift = rule_.shifts ? post_shift(packets, round) : nullptr;
+  const MatrixView target = keeps() ? kept_rows() : halo_of(x);
+  std::unique_ptr<PendingPackets> shift = shifts() ? post_shift(packets, round) : nullptr;
   std::unique_ptr<PendingPackets> posted = post(packets, target, round);
-  has_kept_ = rule_.keeps;
+  has_kept_ = keeps();
   if (late) under_way_ = std::move(posted);
   return std::make_unique<Pending>(*this, x, round.epoch, std::move(posted), std::move(shift));
 }
@@ -433,6 +446,10 @@ void MessageChannel::unpack(MatrixView target, int begin, int end) {
   if (begin >= end) return;
   const bool differences = is(MessageRule::Sends::kDifferences);
   const MatrixView to = differences ? decoded_.view() : target;
+  // Rows that don't come have no difference.
+  if (differences && std::ssize(unpack_rows_.span()) < to.rows) {
+    rank_.backend.run(rank_.queue, kernels::FillZero{to});
+  }
   if (begin == 0 && end == pieces_) {
     unpack_messages(to, 0, std::ssize(unpack_rows_.span()));
   } else {
@@ -501,11 +518,15 @@ const SentRows::Loss& MessageChannel::loss() {
   return *loss_;
 }
 
-std::vector<float> MessageChannel::noise_base() {
+double MessageChannel::lost_share(int bits, double ratio) {
+  return std::min(ratio * nearest_loss(bits), kMostLost);
+}
+
+std::vector<float> MessageChannel::noise_base(std::span<const std::uint8_t> widths) {
   if (!sends_copies()) return range_variance();
   std::vector<float> result = loss().sent;
   for (std::size_t k = 0; k < result.size(); ++k) {
-    const double kept = 1 - std::min(nearest_loss(sent_bits_[k]), kMostLost);
+    const double kept = 1 - lost_share(widths[k], 1);
     result[k] = std::min(static_cast<float>(result[k] * kept), std::numeric_limits<float>::max());
   }
   return result;
@@ -515,7 +536,7 @@ double MessageChannel::noise_at(int bits, double ratio) const {
   if (bits == 32) return 0;
   const double levels = std::exp2(bits) - 1;
   if (!sends_copies()) return ratio / (levels * levels);
-  const double lost = std::min(ratio * nearest_loss(bits), kMostLost);
+  const double lost = lost_share(bits, ratio);
   return (is(MessageRule::Sends::kCorrected) ? 2 : 1) * lost / (1 - lost);
 }
 
@@ -523,6 +544,7 @@ MessageChannel::RoundingVariance MessageChannel::rounding_variance() {
   RoundingVariance sums;
   if (sends_copies()) {
     for (std::size_t k = 0; k < sent_bits_.size(); ++k) {
+      if (sent_bits_[k] == 0) continue;
       const std::size_t w = bits_index(sent_bits_[k]);
       sums.messages[w] += 1;
       sums.measured[w] += loss().lost[k];
@@ -551,16 +573,17 @@ std::string lists_checksum(const DistributedOperator& op) {
       checksum(bytes(halo.send_rows) + bytes(halo.send_offset) + bytes(halo.recv_offset)));
 }
 
-void agree_on_bits(Transport& transport, std::span<MessageChannel* const> channels,
-                   std::vector<MessageBits> bits, int epoch) {
+std::vector<MessageBits> tell_receivers(Transport& transport,
+                                        std::span<MessageChannel* const> channels,
+                                        std::span<const MessageBits> numbers, int epoch) {
   const auto peers = static_cast<std::size_t>(transport.size());
   std::vector<MessageBits> sends(peers), receives(peers), received(channels.size());
   for (std::size_t peer = 0; peer < peers; ++peer) {
     std::size_t expected = 0;
     for (std::size_t c = 0; c < channels.size(); ++c) {
       const HaloListsView& halo = channels[c]->op().halo;
-      sends[peer].insert(sends[peer].end(), bits[c].begin() + halo.send_offset[peer],
-                         bits[c].begin() + halo.send_offset[peer + 1]);
+      sends[peer].insert(sends[peer].end(), numbers[c].begin() + halo.send_offset[peer],
+                         numbers[c].begin() + halo.send_offset[peer + 1]);
       expected += static_cast<std::size_t>(halo.recv_offset[peer + 1] - halo.recv_offset[peer]);
     }
     receives[peer].resize(expected);
@@ -582,6 +605,14 @@ void agree_on_bits(Transport& transport, std::span<MessageChannel* const> channe
       received[c].insert(received[c].end(), begin, begin + static_cast<std::ptrdiff_t>(count));
       next[peer] += count;
     }
+  }
+  return received;
+}
+
+void agree_on_bits(Transport& transport, std::span<MessageChannel* const> channels,
+                   std::vector<MessageBits> bits, int epoch) {
+  std::vector<MessageBits> received = tell_receivers(transport, channels, bits, epoch);
+  for (std::size_t c = 0; c < channels.size(); ++c) {
     channels[c]->set_bits(std::move(bits[c]), std::move(received[c]));
   }
 }

@@ -27,8 +27,11 @@ class MessageChannel {
   const MessageBits& sent_bits() const { return sent_bits_; }
   std::int64_t sent_bytes() const { return send_layout_.sent_bytes(); }
   // No transfer may be under way, but one of the epoch before if the rule pipelines. Both ends of a
-  // link must be given the same widths.
-  void set_bits(MessageBits sent, MessageBits received);
+  // link must be given the same widths. as_stored, the same on all ranks: rows themselves travel,
+  // all at 32 bits, and none are kept, whatever the rule is.
+  void set_bits(MessageBits sent, MessageBits received, bool as_stored = false);
+  // Of the last set_bits().
+  bool as_stored() const { return as_stored_; }
 
   // Packs the rows of x (see HaloExchange::begin) on the packing queue and posts their packets.
   // Where the host can see it at once, throws Error{kDiverged} for a row that can't be sent.
@@ -59,10 +62,14 @@ class MessageChannel {
   // model of AdaQP (section 4.1), with the range that was used, and 1 / (2^b - 1)^2. Differences,
   // and rows with a correction: |v|^2 (1 - c), what a row moves by in an epoch, or itself, and
   // c / (1 - c), or twice that, with the share c that rounding to the nearest loses: what is lost
-  // is part of the next v. At most the largest f32.
-  std::vector<float> noise_base();
+  // is part of the next v. widths: of the messages when they are sent. At most the largest f32.
+  std::vector<float> noise_base(std::span<const std::uint8_t> widths);
   // ratio: of measured to modelled in rounding_variance().
   double noise_at(int bits, double ratio) const;
+  // The share of |v|^2 that rounding to the nearest loses at a width, where the rule sends that.
+  static double lost_share(int bits, double ratio);
+  // |m|^2 of each message in the last begin(), where receivers add up differences.
+  std::vector<float> squared_rows() { return loss().rows; }
   // The variance that rounding really added, and that of the model, summed over the messages of
   // each width.
   struct RoundingVariance {
@@ -84,7 +91,13 @@ class MessageChannel {
     std::shared_ptr<const void> rows;
   };
 
-  bool is(MessageRule::Sends sends) const { return rule_.sends == sends; }
+  // What is done in this epoch: a channel whose rows travel as they are stored keeps nothing.
+  MessageRule::Sends sends() const { return as_stored_ ? MessageRule::Sends::kRows : rule_.sends; }
+  bool is(MessageRule::Sends which) const { return sends() == which; }
+  bool keeps() const { return rule_.keeps && !as_stored_; }
+  bool sender_keeps() const { return sent_rows_ != nullptr && !as_stored_; }
+  bool shifts() const { return rule_.shifts && !as_stored_; }
+  void forget_kept_rows();
   std::vector<float> range_variance() const;
   const SentRows::Loss& loss();
   bool sends_copies() const { return !is(MessageRule::Sends::kRows); }
@@ -112,6 +125,7 @@ class MessageChannel {
   std::int64_t cols_;
   DType storage_;
   MessageRule rule_;
+  bool as_stored_ = false;
   int pieces_;  // that packets travel in
 
   MessageGroups groups_;  // of the messages that are sent
@@ -156,8 +170,13 @@ using MessageChannels = std::map<int, std::unique_ptr<MessageChannel>>;
 // Names the messages of a channel as far as a checkpoint must find them again.
 std::string lists_checksum(const DistributedOperator& op);
 
-// Collective: tells every receiver the widths of the messages it gets and lets all channels, the
-// same on every rank, use them. bits[c][k]: of message k that this rank sends in channels[c].
+// Collective: tells every receiver a number for each message that it gets, in channels that are the
+// same on every rank. numbers[c][k]: of message k that this rank sends in channels[c]. Returns
+// those of messages that it receives.
+std::vector<MessageBits> tell_receivers(Transport& transport,
+                                        std::span<MessageChannel* const> channels,
+                                        std::span<const MessageBits> numbers, int epoch);
+// The same of widths, and lets the channels use them.
 void agree_on_bits(Transport& transport, std::span<MessageChannel* const> channels,
                    std::vector<MessageBits> bits, int epoch);
 

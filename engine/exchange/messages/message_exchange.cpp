@@ -2,6 +2,7 @@
 // how their rows are made and when they are used a MessageRule's. AdaQP (arXiv 2306.01381, section
 // 3) is the mode `quantized`: each message at a bit-width of its own, rounded so that its
 // expectation is exact.
+#include <cmath>
 #include <utility>
 
 #include "base/log.hpp"
@@ -172,15 +173,17 @@ std::optional<ExchangeReport> MessageExchange::end_epoch(const Round& round) {
 }
 
 ExchangeReport MessageExchange::describe() const {
-  constexpr std::size_t kWidths = kWireBits.size();
   std::vector<std::int64_t> sums;
   for (const auto& [slot, channel] : channels_) {
-    std::vector<std::int64_t> counts(kWidths + 2, 0);
-    for (const std::uint8_t bits : channel->sent_bits()) {
-      if (bits != 0) ++counts[bits_index(bits)];
+    std::vector<std::int64_t> counts(kMessageCodes + 2, 0);
+    for (const std::uint8_t code : policy_->codes(slot)) ++counts[code];
+    if (policy_->codes(slot).empty()) {
+      for (const std::uint8_t bits : channel->sent_bits()) {
+        if (bits != 0) ++counts[code_of({.bits = bits})];
+      }
     }
-    counts[kWidths] = std::ssize(channel->sent_bits());
-    counts[kWidths + 1] = channel->sent_bytes();
+    counts[kMessageCodes] = std::ssize(channel->sent_bits());
+    counts[kMessageCodes + 1] = channel->sent_bytes();
     sums.insert(sums.end(), counts.begin(), counts.end());
   }
   rank_.transport.all_reduce(std::span(sums), {"bit-width report"});
@@ -191,13 +194,20 @@ ExchangeReport MessageExchange::describe() const {
   auto sum = sums.begin();
   for (const auto& [slot, channel] : channels_) {
     ExchangeReport::Messages messages{.channel = channel->channel(), .columns = channel->cols()};
-    for (std::size_t w = 0; w < kWidths; ++w) {
+    double bytes = 0;  // in the mean of epochs
+    for (std::uint8_t code = 0; code < kMessageCodes; ++code) {
       const std::int64_t rows = *sum++;
-      messages.rows_of_width[w] = rows;
-      value_bits += static_cast<double>(rows * messages.columns * kWireBits[w]);
+      const MessageChoice choice = choice_of(code);
+      const double in_epoch = static_cast<double>(rows) / choice.period;
+      messages.rows_of_width[bits_index(choice.bits)] += rows;
+      if (choice.period > 1 && rows > 0) messages.rows_of_period[choice.period] += rows;
+      value_bits += in_epoch * static_cast<double>(messages.columns * choice.bits);
+      bytes += in_epoch * static_cast<double>(
+                              wire_row_bytes(choice.bits, channel->cols(), channel->storage()));
     }
     messages.rows = *sum++;
     messages.bytes = *sum++;
+    if (!messages.rows_of_period.empty()) messages.bytes = std::llround(bytes);
     values += static_cast<double>(messages.rows * messages.columns);
     report.channels.push_back(messages);
   }
@@ -221,6 +231,11 @@ void MessageExchange::log_choice(const ExchangeReport& report, int epoch) {
       const double share = static_cast<double>(m.rows_of_width[w]) / static_cast<double>(m.rows);
       shares.push_back(fmt::format("{} bits {:.0f} %", kWireBits[w], 100 * share));
     }
+    for (const auto& [period, rows] : m.rows_of_period) {
+      shares.push_back(fmt::format("{:.0f} % in one of {} epochs",
+                                   100 * static_cast<double>(rows) / static_cast<double>(m.rows),
+                                   period));
+    }
     const std::string line = fmt::format("  layer {} {}: {}", m.channel.layer,
                                          to_string(m.channel.direction), fmt::join(shares, ", "));
     if (std::exchange(logged_[m.channel.slot()], line) != line) log::info("{}", line);
@@ -228,10 +243,10 @@ void MessageExchange::log_choice(const ExchangeReport& report, int epoch) {
 }
 
 std::string MessageExchange::state() {
-  const Json state = policy_->state();
+  SafetensorsFile file;
+  const Json state = policy_->state(file);
   const std::string text = state.is_null() ? "" : state.dump();
   if (!options_.keeps_rows()) return text;
-  SafetensorsFile file;
   file.metadata["policy"] = text;
   for (const auto& [slot, channel] : channels_) channel->save(file);
   return to_safetensors(file);
@@ -245,8 +260,9 @@ void MessageExchange::load_state(const std::string& state, const std::string& pl
         parse_safetensors(std::as_bytes(std::span(state)), place + ": state of the exchange");
     text = restored_->metadata["policy"];
   }
-  if (!text.empty())
-    policy_->load_state(parse_json(text, place + ": state of the exchange"), place);
+  if (text.empty()) return;
+  policy_->load_state(parse_json(text, place + ": state of the exchange"),
+                      restored_ ? *restored_ : SafetensorsFile{}, place);
 }
 
 }  // namespace

@@ -135,10 +135,11 @@ std::unique_ptr<MessagePolicy> make_message_policy(const ExchangeOptions& option
   if (mode.sent == MessagesSent::kNone) {
     return std::make_unique<UniformBits>(BitChoice{BitChoice::By::kFixed, {0}});
   }
+  if (mode.sent == MessagesSent::kByCost) return make_adaptive_bits(options, rank);
   if (!mode.sends_all()) return make_chosen_messages(options, rank);
   switch (bits.bits.by) {
     case BitChoice::By::kAdaptive:
-      return make_adaptive_bits(bits, rank);
+      return make_adaptive_bits(options, rank);
     case BitChoice::By::kRandom:
       return std::make_unique<RandomBits>(rank, bits.reassign_every);
     case BitChoice::By::kFixed:

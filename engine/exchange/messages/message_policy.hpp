@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/exchange/messages/message_channel.hpp"
+#include "engine/exchange/messages/message_choice.hpp"
 
 namespace atl {
 
@@ -22,16 +23,21 @@ class MessagePolicy {
   virtual int settled_epochs(int epoch) const = 0;
   // The most bits that any message may come to have.
   virtual int widest() const = 0;
-  // See HaloExchange.
-  virtual Json state() const { return nullptr; }
-  virtual void load_state(const Json& /*state*/, const std::string& /*place*/) {}
+  // How often each message of a channel that this rank sends does so, in the order of its lists,
+  // where that was chosen; else nothing, and its widths tell all.
+  virtual std::span<const std::uint8_t> codes(int /*slot*/) const { return {}; }
+  // See HaloExchange. rows: what of it would be long as text.
+  virtual Json state(SafetensorsFile& /*rows*/) const { return nullptr; }
+  virtual void load_state(const Json& /*state*/, const SafetensorsFile& /*rows*/,
+                          const std::string& /*place*/) {}
   virtual Json calibration() const { return nullptr; }
 };
 
 // Throws Error{kOption} for values that are not allowed.
 std::unique_ptr<MessagePolicy> make_message_policy(const ExchangeOptions& options,
                                                    const Rank& rank);
-std::unique_ptr<MessagePolicy> make_adaptive_bits(const BitOptions& options, const Rank& rank);
+// A width for each message by its cost and, where the mode says so, epochs in which it is sent.
+std::unique_ptr<MessagePolicy> make_adaptive_bits(const ExchangeOptions& options, const Rank& rank);
 // For messages that are not sent in every epoch.
 std::unique_ptr<MessagePolicy> make_chosen_messages(const ExchangeOptions& options,
                                                     const Rank& rank);

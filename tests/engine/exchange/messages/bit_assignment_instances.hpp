@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <ostream>
 #include <random>
 #include <set>
@@ -19,30 +20,35 @@ namespace atl {
 using Assigned = std::vector<std::vector<std::uint8_t>>;
 
 // The wire format of docs: 4 bytes of metadata and codes padded to 4 bytes; at 32 bits as stored.
-inline BitCosts costs_of(std::int64_t cols, std::int64_t stored_bytes,
-                         const std::array<double, 5>& ratio = {1, 1, 1, 1, 1}) {
-  BitCosts costs;
-  for (int k = 0; k < 5; ++k) {
+inline std::vector<MessageCost> costs_of(std::int64_t cols, std::int64_t stored_bytes,
+                                         const std::array<double, 5>& ratio = {1, 1, 1, 1, 1}) {
+  std::vector<MessageCost> costs;
+  for (std::size_t k = 0; k < 5; ++k) {
     const double levels = std::ldexp(1.0, kWireBits[k]) - 1;
-    costs.variance[k] = ratio[k] / (levels * levels);
-    costs.bytes[k] = 4 + (cols * kWireBits[k] + 31) / 32 * 4;
+    costs.push_back({ratio[k] / (levels * levels), 4 + (cols * kWireBits[k] + 31) / 32 * 4});
   }
-  costs.bytes[5] = cols * stored_bytes;
+  costs.push_back({0, cols * stored_bytes});
   return costs;
 }
 
 // The betas of all links of all ranks, with what the spans of a ChannelProblem point to.
 struct Instance {
-  BitCosts costs;
+  std::vector<MessageCost> costs;
   std::vector<std::vector<float>> betas;
   std::vector<LinkTime> links;
   double central_s = 0;
   double quantize_s = 0;
+  std::optional<double> unit_variance = std::nullopt;
+  std::optional<std::size_t> unit_time = std::nullopt;
 
   ChannelProblem problem() const { return problem(0, links.size()); }
   ChannelProblem problem(std::size_t first, std::size_t end) const {
-    ChannelProblem problem{
-        .costs = costs, .links = {}, .central_s = central_s, .quantize_s = quantize_s};
+    ChannelProblem problem{.choices = costs,
+                           .links = {},
+                           .unit_variance = unit_variance,
+                           .unit_time = unit_time,
+                           .central_s = central_s,
+                           .quantize_s = quantize_s};
     for (std::size_t l = first; l < end; ++l) problem.links.push_back({betas[l], links[l]});
     return problem;
   }
@@ -53,7 +59,7 @@ struct Outcome {
 };
 
 // By the formulas of the header and nothing else.
-inline Outcome evaluate(const Instance& instance, const Assigned& bits, double lambda) {
+inline Outcome evaluate(const Instance& instance, const Assigned& chosen, double lambda) {
   const auto measure = [&](auto width_of, bool& exact) {
     Outcome outcome{.time_s = instance.central_s};
     exact = true;
@@ -61,9 +67,9 @@ inline Outcome evaluate(const Instance& instance, const Assigned& bits, double l
       std::int64_t bytes = 0;
       for (std::size_t k = 0; k < instance.betas[l].size(); ++k) {
         const int place = width_of(l, k);
-        bytes += instance.costs.bytes[place];
-        outcome.variance += instance.betas[l][k] * instance.costs.variance[place];
-        exact = exact && place == 5;
+        bytes += instance.costs[place].bytes;
+        outcome.variance += instance.betas[l][k] * instance.costs[place].variance;
+        exact = exact && place + 1 == std::ssize(instance.costs);
       }
       if (!instance.betas[l].empty()) {
         outcome.time_s = std::max(outcome.time_s, instance.links[l].seconds(bytes));
@@ -73,15 +79,16 @@ inline Outcome evaluate(const Instance& instance, const Assigned& bits, double l
     return outcome;
   };
   bool exact = false;
-  Outcome outcome = measure(
-      [&](std::size_t l, std::size_t k) {
-        return static_cast<int>(std::ranges::find(kWireBits, bits[l][k]) - kWireBits.begin());
-      },
-      exact);
-  const double v1 = measure([](std::size_t, std::size_t) { return 0; }, exact).variance;
-  const double t32 = measure([](std::size_t, std::size_t) { return 5; }, exact).time_s;
-  outcome.objective = (v1 > 0 ? lambda * outcome.variance / v1 : 0.0) +
-                      (t32 > 0 ? (1 - lambda) * outcome.time_s / t32 : 0.0);
+  Outcome outcome =
+      measure([&](std::size_t l, std::size_t k) { return static_cast<int>(chosen[l][k]); }, exact);
+  const auto all = [&](std::size_t choice) {
+    return measure([=](std::size_t, std::size_t) { return static_cast<int>(choice); }, exact);
+  };
+  const double unit_variance = instance.unit_variance.value_or(all(0).variance);
+  double unit_time = all(instance.unit_time.value_or(instance.costs.size() - 1)).time_s;
+  if (!exact) unit_time -= instance.quantize_s;
+  outcome.objective = (unit_variance > 0 ? lambda * outcome.variance / unit_variance : 0.0) +
+                      (unit_time > 0 ? (1 - lambda) * outcome.time_s / unit_time : 0.0);
   return outcome;
 }
 
@@ -164,16 +171,30 @@ inline Instance random_instance(Random& random, const Mixture& mixture, std::siz
     instance.betas.push_back(random_betas(random, count));
     instance.links.push_back(cost);
     slowest = std::max(
-        slowest, cost.seconds(static_cast<std::int64_t>(count) * instance.costs.bytes.back()));
+        slowest, cost.seconds(static_cast<std::int64_t>(count) * instance.costs.back().bytes));
   }
   instance.central_s = one_of(random, mixture.central) * slowest;
   instance.quantize_s = one_of(random, mixture.quantize) * slowest;
   return instance;
 }
 
-inline ChannelAssignment assign(const Instance& instance, double lambda) {
+inline Assigned widths_of(const ChannelAssignment& assignment) {
+  Assigned bits = assignment.chosen;
+  for (auto& link : bits) {
+    for (std::uint8_t& choice : link) choice = static_cast<std::uint8_t>(kWireBits[choice]);
+  }
+  return bits;
+}
+
+// With the widths that the choices of costs_of() are.
+struct AssignedBits : ChannelAssignment {
+  Assigned bits;
+};
+inline AssignedBits assign(const Instance& instance, double lambda) {
   const ChannelProblem problem = instance.problem();
-  return assign_bits({&problem, 1}, lambda).front();
+  ChannelAssignment found = assign_bits({&problem, 1}, lambda).front();
+  Assigned bits = widths_of(found);
+  return {std::move(found), std::move(bits)};
 }
 
 // `messages` per link; the spread of the betas is what rows of one layer show.

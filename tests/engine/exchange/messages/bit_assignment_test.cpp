@@ -16,15 +16,19 @@ namespace {
 
 using ::testing::Each;
 
+std::size_t bits_place(int bits) {
+  return static_cast<std::size_t>(std::ranges::find(kWireBits, bits) - kWireBits.begin());
+}
+
 TEST(BitAssignment, GapOfManyMessagesIsSmall) {
   for (const double lambda : {0.0, 0.1, 0.5, 0.9, 0.99, 1.0}) {
     for (const double central_s : {0.0, 0.05, 0.3}) {
       Instance instance = large_instance(2500, {8e-8, 8e-8, 1e-7, 3e-8});
       instance.central_s = central_s;
       instance.quantize_s = 0.001;
-      const ChannelAssignment found = assign(instance, lambda);
+      const AssignedBits found = assign(instance, lambda);
       EXPECT_LT(found.gap(), 1e-3) << lambda << " " << central_s;
-      EXPECT_NEAR(evaluate(instance, found.bits, lambda).objective, found.objective, 1e-9);
+      EXPECT_NEAR(evaluate(instance, found.chosen, lambda).objective, found.objective, 1e-9);
     }
   }
 }
@@ -33,7 +37,7 @@ TEST(BitAssignment, LargerLambdaGivesLessVarianceAndMoreTime) {
   const Instance instance = large_instance(3000, {8e-8, 1e-7, 3e-8});
   double variance = std::numeric_limits<double>::infinity(), time_s = 0;
   for (int tenths = 0; tenths <= 10; ++tenths) {
-    const ChannelAssignment found = assign(instance, tenths / 10.0);
+    const AssignedBits found = assign(instance, tenths / 10.0);
     EXPECT_LT(found.variance, variance) << tenths;
     EXPECT_GT(found.time_s, time_s) << tenths;
     variance = found.variance;
@@ -44,7 +48,7 @@ TEST(BitAssignment, LargerLambdaGivesLessVarianceAndMoreTime) {
 
 TEST(BitAssignment, LargerBetaNeverGetsFewerBits) {
   const Instance instance = large_instance(3000, {8e-8, 1e-7, 3e-8});
-  const ChannelAssignment found = assign(instance, 0.5);
+  const AssignedBits found = assign(instance, 0.5);
   ASSERT_TRUE(mixes_widths(found.bits));
   for (std::size_t l = 0; l < instance.betas.size(); ++l) {
     const auto& beta = instance.betas[l];
@@ -72,11 +76,11 @@ TEST(BitAssignment, SlowLinkGetsFewerBitsAndFastLinkUsesItsTime) {
   Instance instance = large_instance(2000, {1e-7, 1e-8});
   instance.betas[1] = instance.betas[0];
   for (const double lambda : {0.0, 0.5, 0.9}) {
-    const ChannelAssignment found = assign(instance, lambda);
+    const AssignedBits found = assign(instance, lambda);
     std::array<std::int64_t, 2> bytes{};
     for (std::size_t l = 0; l < 2; ++l) {
       for (const std::uint8_t bits : found.bits[l]) {
-        bytes[l] += instance.costs.bytes[std::ranges::find(kWireBits, bits) - kWireBits.begin()];
+        bytes[l] += instance.costs[bits_place(bits)].bytes;
       }
     }
     EXPECT_LT(bytes[0], bytes[1]);
@@ -88,7 +92,7 @@ TEST(BitAssignment, SlowLinkGetsFewerBitsAndFastLinkUsesItsTime) {
 TEST(BitAssignment, RoomBesideCentralWorkIsUsed) {
   Instance instance = large_instance(2000, {1e-7, 1e-7});
   instance.central_s = instance.links[0].seconds(2000 * 132);
-  const ChannelAssignment found = assign(instance, 0);
+  const AssignedBits found = assign(instance, 0);
   EXPECT_EQ(found.time_s, instance.central_s);
   instance.betas[0].assign(2000, 1.0f);
   EXPECT_THAT(assign(instance, 0).bits[0], Each(4));
@@ -110,10 +114,10 @@ TEST(BitAssignment, QuantizingMustPay) {
 }
 
 TEST(BitAssignment, LeavesOutWidthsThatAreNotWorthTheirBytes) {
-  const auto bits_of = [](const BitCosts& costs) {
-    const BitHull hull = make_bit_hull(costs);
-    std::vector<int> bits = {hull.narrowest_bits};
-    for (const BitStep& step : hull.steps) bits.push_back(step.wider_bits);
+  const auto bits_of = [](const std::vector<MessageCost>& costs) {
+    const ChoiceHull hull = make_hull(costs);
+    std::vector<int> bits = {kWireBits[hull.least]};
+    for (const ChoiceStep& step : hull.steps) bits.push_back(kWireBits[step.choice]);
     return bits;
   };
   EXPECT_EQ(bits_of(costs_of(256, 4)), (std::vector{1, 2, 4, 8, 16, 32}));
@@ -126,7 +130,7 @@ TEST(BitAssignment, LeavesOutWidthsThatAreNotWorthTheirBytes) {
 }
 
 TEST(BitAssignment, ALinkSpendsItsBytesOnTheLargestGains) {
-  const BitHull hull = make_bit_hull(costs_of(256, 4));
+  const ChoiceHull hull = make_hull(costs_of(256, 4));
   const std::vector<float> beta = {0.01f, 1.0f};
   const LinkBudget link({beta, {.wire = {.theta_s_per_byte = 1, .gamma_s = 5}, .cover = {}}}, hull);
   EXPECT_EQ(link.least_seconds(), 5 + 72);
@@ -148,8 +152,8 @@ TEST(BitAssignment, ALinkSpendsItsBytesOnTheLargestGains) {
   // 40 bytes are too few for the next step in order; the smaller message's fits.
   const std::vector<double> budgets = {5 + 72 + 31, 5 + 72 + 32 + 40};
   const auto rounded = link.round(budgets);
-  EXPECT_EQ(link.bits(rounded[0].taken), (std::vector<std::uint8_t>{1, 1}));
-  EXPECT_EQ(link.bits(rounded[1].taken), (std::vector<std::uint8_t>{2, 2}));
+  EXPECT_EQ(link.chosen(rounded[0].taken), (std::vector<std::uint8_t>{0, 0}));
+  EXPECT_EQ(link.chosen(rounded[1].taken), (std::vector<std::uint8_t>{1, 1}));
   EXPECT_EQ(rounded[1].seconds, 5 + 136);
   EXPECT_DOUBLE_EQ(rounded[1].variance, (1 + small) / 9);
 }
@@ -167,7 +171,7 @@ TEST(BitAssignment, WithoutVarianceOrTimeOneOfThemDecides) {
 TEST(BitAssignment, NothingToSend) {
   Instance instance = large_instance(0, {1e-7, 2e-7});
   instance.central_s = 0.5;
-  const ChannelAssignment found = assign(instance, 0.5);
+  const AssignedBits found = assign(instance, 0.5);
   EXPECT_EQ(found.bits, Assigned(2));
   EXPECT_EQ(found.time_s, 0.5);
   EXPECT_EQ(found.gap(), 0);
@@ -235,11 +239,11 @@ TEST(BitAssignment, RanksThatHoldTheLinksFindTheSameBits) {
   }
   for (std::thread& thread : threads) thread.join();
   for (std::size_t c = 0; c < instances.size(); ++c) {
-    EXPECT_EQ(mixes_widths(alone[c].bits), c < 2) << c;
+    EXPECT_EQ(mixes_widths(alone[c].chosen), c < 2) << c;
     for (int r = 0; r < 4; ++r) {
       const ChannelAssignment& one = found[r][c];
-      EXPECT_EQ(one.bits,
-                Assigned(alone[c].bits.begin() + first[r], alone[c].bits.begin() + first[r + 1]))
+      EXPECT_EQ(one.chosen, Assigned(alone[c].chosen.begin() + first[r],
+                                     alone[c].chosen.begin() + first[r + 1]))
           << c << " " << r;
       EXPECT_DOUBLE_EQ(one.objective, alone[c].objective);
       EXPECT_DOUBLE_EQ(one.variance, alone[c].variance);

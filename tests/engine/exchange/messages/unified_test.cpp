@@ -1,0 +1,223 @@
+// The mode that gives each message a width and a period, by calibrations made by hand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/engine/exchange/messages/adaptive_setup.hpp"
+#include "tests/support/require_device.hpp"
+#include "tests/support/thrown_error.hpp"
+
+namespace atl {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kRowColumns = 24;
+constexpr int kRanks = 3;
+constexpr double kSlow = 1e-4;  // seconds per byte
+constexpr double kFast = 1e-12;
+
+// Rows that turn slowly in one direction each; some not at all.
+float slow_value(std::int64_t node, std::int64_t column, int epoch) {
+  const double speed = 0.004 * static_cast<double>(node % 4);
+  return static_cast<float>(std::sin(static_cast<double>(node * 31 + column * 17) + speed * epoch));
+}
+
+// Rows that every epoch draws anew.
+float drawn_value(std::int64_t node, std::int64_t column, int epoch) {
+  return static_cast<float>(std::sin(static_cast<double>(node * 31 + column * 17 + epoch * 1013)));
+}
+
+class Unified : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { require_backend(GetParam()); }
+
+  ExchangeSetup setup(double theta, int epochs, double central_s = 0) const {
+    ExchangeSetup setup{.parts = kRanks,
+                        .backend = GetParam(),
+                        .columns = kRowColumns,
+                        .last_epoch = epochs,
+                        .value = slow_value};
+    setup.exchange.mode = "unified";
+    setup.exchange.message_bits.bits = parse_bits("adaptive");
+    setup.exchange.message_bits.reassign_every = 8;
+    setup.exchange.message_bits.calibration = calibration(kRanks, theta, {}, central_s);
+    return setup;
+  }
+  Exchanged run(const ExchangeSetup& setup) const { return exchanged(graph_, setup); }
+  Exchanged exact(ExchangeSetup setup) const {
+    setup.exchange = {};
+    return run(setup);
+  }
+
+  // The square of what is wrong in halo rows over the square of these.
+  static double error(const Exchanged& run, const Exchanged& exact, int epoch,
+                      Direction direction) {
+    double wrong = 0;
+    double size = 0;
+    const auto at = static_cast<std::size_t>(epoch - 1);
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      const auto& found = run.epochs[at].channels[place(direction)].halo[rank];
+      const auto& expected = exact.epochs[at].channels[place(direction)].halo[rank];
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        wrong += std::pow(found[i] - expected[i], 2);
+        size += std::pow(expected[i], 2);
+      }
+    }
+    return wrong / size;
+  }
+
+  Csr csr_ = random_graph(300, 5, true, true, 11);
+  GraphView graph_{csr_.view(), false};
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends, Unified, ::testing::Values("reference", "cpu", "cuda"),
+                         [](const auto& test) { return test.param; });
+
+// Bytes of a channel over the epochs [first, last].
+std::int64_t bytes_between(const Exchanged& run, Direction direction, int first, int last) {
+  std::int64_t bytes = 0;
+  for (int epoch = first; epoch <= last; ++epoch) {
+    bytes += run.epochs[static_cast<std::size_t>(epoch - 1)].channels[place(direction)].bytes;
+  }
+  return bytes;
+}
+
+TEST_P(Unified, SendsLessThanABitOfRowsThatMoveLittle) {
+  const ExchangeSetup setup = this->setup(kSlow, 21);
+  const Exchanged run = this->run(setup);
+  const Exchanged exact = this->exact(setup);
+  const std::int64_t one_bit = 8 * run.messages[0] * wire_row_bytes(1, kRowColumns, DType::kF32);
+  // Epochs 6 to 12 lie between assignments, after epochs 5 and 13; so do 14 to 20.
+  const std::int64_t sent = bytes_between(run, Direction::kForward, 6, 12);
+  EXPECT_LT(static_cast<double>(sent), 0.7 * 7 / 8 * static_cast<double>(one_bit));
+  EXPECT_GT(sent, 0);
+  for (int epoch = 6; epoch <= 21; ++epoch) {
+    EXPECT_LT(error(run, exact, epoch, Direction::kForward), 0.02) << epoch;
+  }
+  // The report counts a mean over turns.
+  const std::optional<ExchangeReport>& report = run.epochs[5].report;
+  ASSERT_TRUE(report && report->choice);
+  const ExchangeReport::Messages& forward = report->channels[0];
+  std::int64_t rare = 0;
+  for (const auto& [period, rows] : forward.rows_of_period) {
+    EXPECT_TRUE(period == 2 || period == 4 || period == 8) << period;
+    rare += rows;
+  }
+  EXPECT_GT(rare, forward.rows / 2);
+  EXPECT_LE(rare, forward.rows);
+  EXPECT_NEAR(static_cast<double>(forward.bytes) * 7, static_cast<double>(sent),
+              0.1 * static_cast<double>(sent));
+  EXPECT_GT(report->choice->channels.begin()->second.error, 0);
+}
+
+TEST_P(Unified, NoGradientIsLost) {
+  const ExchangeSetup setup = this->setup(kSlow, 40);
+  const Exchanged run = this->run(setup);
+  const Exchanged exact = this->exact(setup);
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    const std::size_t values = run.epochs[0].channels[1].halo[rank].size();
+    double lost = 0;
+    double size = 0;
+    for (std::size_t i = 0; i < values; ++i) {
+      double sent = 0;
+      double received = 0;
+      for (std::size_t e = 0; e < 40; ++e) {
+        sent += exact.epochs[e].channels[1].halo[rank][i];
+        received += run.epochs[e].channels[1].halo[rank][i];
+      }
+      lost += std::pow(sent - received, 2);
+      size += std::pow(sent, 2);
+    }
+    // Eight epochs of forty at most are still to come.
+    EXPECT_LT(lost, 0.06 * size);
+  }
+}
+
+TEST_P(Unified, RowsThatMoveMuchAreSentInEveryEpoch) {
+  ExchangeSetup setup = this->setup(kSlow, 14);
+  setup.value = drawn_value;
+  const Exchanged run = this->run(setup);
+  EXPECT_TRUE(run.epochs[5].report->channels[0].rows_of_period.empty());
+  EXPECT_TRUE(run.epochs[5].report->channels[1].rows_of_period.empty());
+  setup.value = slow_value;
+  setup.exchange.sending.drift_limit = 0;
+  EXPECT_TRUE(this->run(setup).epochs[5].report->channels[0].rows_of_period.empty());
+}
+
+TEST_P(Unified, NoMessageWaitsForLongerThanIsSaid) {
+  for (const auto& [oldest, reassign_every] : {std::pair{2, 8}, std::pair{8, 5}}) {
+    ExchangeSetup setup = this->setup(kSlow, 12);
+    setup.exchange.sending.oldest = oldest;
+    setup.exchange.message_bits.reassign_every = reassign_every;
+    const Exchanged run = this->run(setup);
+    ASSERT_FALSE(run.epochs[5].report->channels[0].rows_of_period.empty());
+    for (const ExchangeReport::Messages& messages : run.epochs[5].report->channels) {
+      for (const auto& [period, rows] : messages.rows_of_period) {
+        EXPECT_LE(period, std::min(oldest, reassign_every));
+      }
+    }
+  }
+}
+
+TEST_P(Unified, ExactWhereTimeDoesNotCount) {
+  ExchangeSetup setup = this->setup(kSlow, 8);
+  setup.exchange.message_bits.lambda = 1;
+  const Exchanged run = this->run(setup);
+  const Exchanged exact = this->exact(setup);
+  for (std::size_t e = 0; e < 8; ++e) EXPECT_TRUE(same_halo(run.epochs[e], exact.epochs[e])) << e;
+}
+
+// Work that hides everything: nothing is kept or rounded once that is known, nor after it is.
+TEST_P(Unified, ExactWhereMessagesHide) {
+  const ExchangeSetup setup = this->setup(kFast, 16, /*central_s=*/1);
+  const Exchanged run = this->run(setup);
+  const Exchanged exact = this->exact(setup);
+  for (std::size_t e = 5; e < 16; ++e) {
+    EXPECT_TRUE(same_halo(run.epochs[e], exact.epochs[e])) << e + 1;
+  }
+  EXPECT_EQ(run.epochs[5].report->mean_bits, 32);
+}
+
+TEST_P(Unified, GoesOnFromItsState) {
+  for (const double theta : {kSlow, kFast}) {
+    const ExchangeSetup whole = setup(theta, 24, theta == kFast ? 1 : 0);
+    const Exchanged expected = run(whole);
+    for (const int cut : {3, 5, 9, 13, 14, 20}) {
+      ExchangeSetup part = whole;
+      part.last_epoch = cut;
+      const Exchanged first = run(part);
+      part.first_epoch = cut + 1;
+      part.last_epoch = 24;
+      const Exchanged second = exchanged(graph_, part, first.states);
+      for (int epoch = cut + 1; epoch <= 24; ++epoch) {
+        EXPECT_TRUE(same_halo(second.epochs[static_cast<std::size_t>(epoch - cut - 1)],
+                              expected.epochs[static_cast<std::size_t>(epoch - 1)]))
+            << "cut after " << cut << ", epoch " << epoch;
+      }
+      EXPECT_EQ(second.states, expected.states) << cut;
+    }
+  }
+}
+
+// Where the choices don't hang on the last digit of a sum.
+TEST_P(Unified, ReceivesTheBitsOfTheReference) {
+  ExchangeSetup setup = this->setup(kSlow, 14);
+  const Exchanged run = this->run(setup);
+  setup.backend = "reference";
+  const Exchanged expected = exchanged(graph_, setup);
+  for (std::size_t e = 0; e < 14; ++e) {
+    EXPECT_TRUE(same_halo(run.epochs[e], expected.epochs[e])) << "epoch " << e + 1;
+  }
+}
+
+TEST(UnifiedOptions, WidthsAreItsOwn) {
+  ExchangeOptions options{.mode = "unified"};
+  options.message_bits.bits = parse_bits("2");
+  const Error error = thrown_error([&] { check_exchange(options); });
+  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  EXPECT_THAT(error.what(), HasSubstr("--bits 2"));
+  EXPECT_THAT(error.what(), HasSubstr("unified"));
+}
+
+}  // namespace
+}  // namespace atl
