@@ -24,7 +24,7 @@ MODES = {
     "staggered": ["--exchange", "periodic", "--every", "4", "--stagger", "on", "--shift", "on"],
     "skip": ["--exchange", "skip", "--bound", "0.4", "--oldest", "5"],
     "compensated": ["--exchange", "compensated"],
-    # By given times, or no two runs would be alike. It chooses after epochs 5, 7 and 9.
+    # By given times, or no two runs would be alike. It chooses after epochs 5, 7, 9 and 11.
     "unified": ["--exchange", "unified", "--calibration", "slow.json", "--drift-limit", "1000",
                 "--reassign-every", "2"],
     "compensated-late": ["--exchange", "compensated", "--bits", "1", "--schedule", "pipelined"],
@@ -59,7 +59,7 @@ class ExchangeModesTest(OneFolderTest):
 
     def test_resumed_runs_have_the_same_bits(self):
         for name, options in MODES.items():
-            part, whole = ("8", "12") if name == "unified" else ("4", "8")
+            part, whole = ("9", "12") if name == "unified" else ("4", "8")
             self.train(f"{name}-whole", *options, "--epochs", whole)
             self.train(f"{name}-part", *options, "--epochs", part, "--checkpoint-every", "4")
             self.train(f"{name}-part", "--epochs", whole, "--resume")

@@ -66,7 +66,7 @@ class AdaptiveBits final : public MessagePolicy {
     MessageCodes codes;
     std::string lists;
   };
-  // What a channel's messages may choose from, and how much each of them weighs.
+  // The choices of a channel's messages, and how much each of these weighs.
   struct Choices {
     std::vector<std::uint8_t> codes;
     std::vector<float> beta;
@@ -279,7 +279,7 @@ std::map<int, AdaptiveBits::Choices> AdaptiveBits::weigh(int epoch, MessageChann
     double size = 0;
     for (std::size_t k = 0; k < beta.size(); ++k) {
       moved += beta[k];
-      // Of a gradient that is sent with what was lost, the square is all that moves.
+      // A gradient that is sent with what was lost counts as a whole.
       size += rows.empty() ? beta[k] : std::min(rows[k] * scores[k], kLargest);
     }
     drifts.insert(drifts.end(), {moved, size});
