@@ -32,7 +32,7 @@ struct ChannelProblem {
   // The ways to travel: at most kMostChoices. Of the last one, 32 bits, the variance is 0.
   std::vector<MessageCost> choices;
   std::vector<LinkProblem> links;
-  // What variance and time are divided by: this rank's part of V, or V if all messages had the
+  // Units of variance and time: this rank's part of V, or V if all messages had the
   // first choice; and T if all had this choice, or the last one.
   std::optional<double> unit_variance = std::nullopt;
   std::optional<std::size_t> unit_time = std::nullopt;

@@ -30,7 +30,7 @@ class MessageChannel {
   // link must be given the same widths. as_stored, the same on all ranks: rows themselves travel,
   // all at 32 bits, and none are kept, whatever the rule is.
   void set_bits(MessageBits sent, MessageBits received, bool as_stored = false);
-  // Of the last set_bits().
+  // As the last set_bits() said.
   bool as_stored() const { return as_stored_; }
 
   // Packs the rows of x (see HaloExchange::begin) on the packing queue and posts their packets.
@@ -91,7 +91,7 @@ class MessageChannel {
     std::shared_ptr<const void> rows;
   };
 
-  // What is done in this epoch: a channel whose rows travel as they are stored keeps nothing.
+  // The rule of this epoch: a channel whose rows travel as they are stored keeps nothing.
   MessageRule::Sends sends() const { return as_stored_ ? MessageRule::Sends::kRows : rule_.sends; }
   bool is(MessageRule::Sends which) const { return sends() == which; }
   bool keeps() const { return rule_.keeps && !as_stored_; }

@@ -22,7 +22,7 @@ std::vector<int> ages() {
   return ages;
 }
 
-// What is seen when rows move by age^growth, all `trend` times as fast as before.
+// Squares that are seen when rows move by age^growth, all `trend` times as fast as before.
 std::vector<float> seen(const std::vector<int>& ages, double growth, double trend) {
   std::vector<float> squares(kMessages);
   for (std::size_t k = 0; k < kMessages; ++k) {
