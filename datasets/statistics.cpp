@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/memory.hpp"
 #include "base/text.hpp"
 #include "datasets/partition_list.hpp"
 

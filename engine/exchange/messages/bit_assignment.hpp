@@ -14,7 +14,7 @@
 
 namespace atl {
 
-// What a way to travel costs a message.
+// The costs of a message that travels in one way.
 struct MessageCost {
   double variance = 0;     // times the message's beta
   std::int64_t bytes = 0;  // on the wire, metadata and padding included
