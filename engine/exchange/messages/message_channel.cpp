@@ -14,6 +14,8 @@ namespace {
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 // Share of differences that is lost at most: more would be no message.
 constexpr double kMostLost = 0.95;
+// So many bytes of each matrix stay in a core's cache from one operation of packing to the next.
+constexpr std::int64_t kBlockBytes = std::int64_t{128} << 10;
 }  // namespace
 
 // An exchange under way: waits, unpacks and fills the halo rows of x.
@@ -153,87 +155,25 @@ void MessageChannel::set_bits(MessageBits sent, MessageBits received, bool as_st
   if (as_stored && !as_stored_) forget_kept_rows();
   as_stored_ = as_stored;
   pieces_ = keeps() ? 1 : op_.pieces;
-  const auto peers = static_cast<std::size_t>(rank_.transport.size());
-  // A packet of nothing but exact rows is the rows of that peer, unless those have padding, or are
-  // still read when the packet comes, or differences: no unpacking.
-  const bool in_place = padded_columns(cols_) == cols_ && !is(MessageRule::Sends::kDifferences);
-  in_place_.assign(peers, in_place && !rule_.pipelined ? 1 : 0);
-  for (std::size_t peer = 0; peer < peers; ++peer) {
-    for (std::int64_t k = op_.halo.recv_offset[peer]; k < op_.halo.recv_offset[peer + 1]; ++k) {
-      if (received[static_cast<std::size_t>(k)] != 32) in_place_[peer] = 0;
-    }
-  }
-  const bool whole = pieces_ == 1;
-  send_layout_ = layout_packets(sent, op_.halo.send_offset, cols_, storage_, {},
-                                whole ? std::span<const std::int64_t>() : op_.sent_pieces);
-  receive_layout_ = layout_packets(received, op_.halo.recv_offset, cols_, storage_, in_place_,
-                                   whole ? std::span<const std::int64_t>() : op_.received_pieces);
-  reserve(memory_->sent, memory_->sent_bytes, send_layout_.buffer_bytes);
-  reserve(memory_->received, memory_->received_bytes, receive_layout_.buffer_bytes);
-
-  groups_ = sends_copies() ? single_messages(sent) : group_messages(op_.halo, op_.sendable(), sent);
-  group_rows_ = {rank_.backend, rank_.queue, std::span<const LocalId>(groups_.rows)};
-  group_first_ = {rank_.backend, rank_.queue, std::span<const std::int64_t>(groups_.first)};
-  std::vector<std::int64_t> offset;
-  std::vector<std::uint8_t> bits;
-  for (const std::int64_t k : groups_.order) {
-    offset.push_back(send_layout_.offset[static_cast<std::size_t>(k)]);
-    bits.push_back(sent[static_cast<std::size_t>(k)]);
-  }
-  send_offset_ = {rank_.backend, rank_.queue, std::move(offset)};
-  send_bits_ = {rank_.backend, rank_.queue, std::move(bits)};
-
-  std::vector<LocalId> rows;
-  const auto list = [&](std::size_t k, std::int64_t row, const PacketLayout& layout,
-                        const MessageBits& widths) {
-    if (widths[k] == 0) return;
-    rows.push_back(static_cast<LocalId>(row));
-    offset.push_back(layout.offset[k]);
-    bits.push_back(widths[k]);
-  };
-  offset = {};
-  bits = {};
-  unpack_begin_.clear();
-  for (std::size_t peer = 0; peer < peers; ++peer) {
-    const auto messages = static_cast<std::size_t>(op_.halo.received_from(peer));
-    const auto first = static_cast<std::size_t>(op_.halo.recv_offset[peer]);
-    std::size_t m = 0;
-    for (int piece = 0; piece <= pieces_; ++piece) {
-      unpack_begin_.push_back(std::ssize(rows));
-      if (piece == pieces_ || in_place_[peer] != 0) continue;
-      const std::size_t end =
-          piece + 1 == pieces_ ? messages
-                               : static_cast<std::size_t>(
-                                     op_.received_pieces[peer * static_cast<std::size_t>(pieces_) +
-                                                         static_cast<std::size_t>(piece)]);
-      for (; m < end; ++m) {
-        list(first + m, op_.halo.first_halo_row(peer) + static_cast<std::int64_t>(m),
-             receive_layout_, received);
-      }
-    }
-  }
-  unpack_rows_ = {rank_.backend, rank_.queue, std::exchange(rows, {})};
-  unpack_offset_ = {rank_.backend, rank_.queue, std::exchange(offset, {})};
-  unpack_bits_ = {rank_.backend, rank_.queue, std::exchange(bits, {})};
-  sent_bits_ = std::move(sent);
-  if (!sender_keeps()) return;
-  for (std::size_t k = 0; k < sent_bits_.size(); ++k) {
-    list(k, static_cast<std::int64_t>(k), send_layout_, sent_bits_);
-  }
-  sent_rows_list_ = {rank_.backend, rank_.queue, std::move(rows)};
-  sent_offset_ = {rank_.backend, rank_.queue, std::move(offset)};
-  sent_widths_ = {rank_.backend, rank_.queue, std::move(bits)};
+  const MessageRows rows{rank_, op_, cols_, storage_};
+  // Rows that have padding, or are still read when the packet comes, or differences are unpacked.
+  const bool in_place =
+      padded_columns(cols_) == cols_ && !is(MessageRule::Sends::kDifferences) && !rule_.pipelined;
+  received_.set(rows, received, in_place, pieces_);
+  sent_.set(rows, std::move(sent), sends_copies(), pieces_);
+  reserve(memory_->sent, memory_->sent_bytes, sent_.layout().buffer_bytes);
+  reserve(memory_->received, memory_->received_bytes, received_.layout().buffer_bytes);
   if (shifts()) set_shifted(received);
 }
 
 void MessageChannel::set_shifted(const MessageBits& received) {
   // Rows that come whole and in time need no shift.
   const bool all = sends_copies() || rule_.pipelined;
-  std::vector<std::uint8_t> sent(sent_bits_.size());
-  for (std::size_t k = 0; k < sent.size(); ++k) sent[k] = all || sent_bits_[k] == 0 ? 1 : 0;
+  std::vector<std::uint8_t> sent(sent_bits().size());
+  for (std::size_t k = 0; k < sent.size(); ++k) sent[k] = all || sent_bits()[k] == 0 ? 1 : 0;
   sent_rows_->set_shifted(op_, sent);
   std::vector<int> peer_of(static_cast<std::size_t>(op_.with_halo() - op_.inner()), -1);
-  for (std::size_t peer = 0; peer < in_place_.size(); ++peer) {
+  for (std::size_t peer = 0; peer < received_.peers(); ++peer) {
     for (std::int64_t m = 0; m < op_.halo.received_from(peer); ++m) {
       if (!all && received[static_cast<std::size_t>(op_.halo.recv_offset[peer] + m)] != 0) continue;
       peer_of[static_cast<std::size_t>(op_.halo.first_halo_row(peer) + m)] = static_cast<int>(peer);
@@ -244,10 +184,6 @@ void MessageChannel::set_shifted(const MessageBits& received) {
 
 std::span<const GlobalId> MessageChannel::row_ids() const {
   return op_.message_ids.empty() ? rank_.inner_ids : op_.message_ids;
-}
-
-PackList MessageChannel::pack_list() const {
-  return {group_rows_.span(), group_first_.span(), send_offset_.span(), send_bits_.span()};
 }
 
 RoundingSpec MessageChannel::rounding(const Round& round) const {
@@ -264,13 +200,51 @@ RoundingSpec MessageChannel::rounding(const Round& round) const {
   return rounding;
 }
 
+void MessageChannel::pack_copies(Queue& queue, MatrixView x, std::span<const float> scale,
+                                 const RoundingSpec& rounding, std::span<std::byte> sent,
+                                 const PackTrace& trace) {
+  const std::int64_t all = op_.halo.sent_rows();
+  const MatrixView copies = sent_rows_->copies();
+  const std::int64_t row = std::max<std::int64_t>(copies.stride * bytes_of(copies.dtype), 1);
+  // A mean is over all rows.
+  const bool in_blocks = rank_.backend.host_accessible() && !shifts();
+  const std::int64_t step = in_blocks ? std::max<std::int64_t>(kBlockBytes / row, 1) : all;
+  const PackList list = sent_.pack_list();
+  const UnpackList kept = sent_.unpack_list();
+  const std::vector<LocalId>& messages = sent_.groups().rows;  // that are sent
+  std::size_t end = 0;
+  for (std::int64_t begin = 0; begin == 0 || begin < all;
+       begin += std::max<std::int64_t>(step, 1)) {
+    const RowRange block{begin, std::min(begin + step, all)};
+    sent_rows_->prepare(queue, op_, block, x, scale, memory_->sent_shift.view());
+    const std::size_t first = end;
+    while (end < messages.size() && to_index(messages[end]) < block.end) ++end;
+    const std::size_t count = end - first;
+    rank_.backend.run(queue, kernels::QuantizeRows{
+                                 copies,
+                                 {list.rows.subspan(first, count),
+                                  list.first.subspan(first, count + 1), list.offset, list.bits},
+                                 {},
+                                 rounding,
+                                 sent,
+                                 {trace.range.subspan(first, count), trace.variance, trace.bad}});
+    if (in_blocks && bad_row_.span()[0] != kNone) {
+      bad_row_.span()[0] += static_cast<std::int64_t>(first);
+      return;
+    }
+    sent_rows_->update(queue, block, sent,
+                       {kept.rows.subspan(first, count), kept.offset.subspan(first, count),
+                        kept.bits.subspan(first, count)});
+  }
+}
+
 void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& round) {
   const TraceTag tag{round.epoch, channel_.layer, rank_.transport.rank(), -1, channel_.number};
   const ScopedSpan span(rank_.trace, "pack", tag, to_string(channel_.direction), SpanOf::kHost);
   const std::span<std::byte> sent(static_cast<std::byte*>(memory_->sent.get()),
-                                  static_cast<std::size_t>(send_layout_.buffer_bytes));
-  const PackTrace trace{range_.span().first(groups_.rows.size()),
-                        variance_.span().first(groups_.order.size()), bad_row_.span()};
+                                  static_cast<std::size_t>(sent_.layout().buffer_bytes));
+  const PackTrace trace{range_.span().first(sent_.groups().rows.size()),
+                        variance_.span().first(sent_.groups().order.size()), bad_row_.span()};
   const std::span<const float> scale =
       rule_.factor == 1 ? op_.message_scale : std::span<const float>(factors_.span());
   Queue& queue = packets.packing_queue();
@@ -278,18 +252,18 @@ void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& ro
   packing_clock_ = rank_.trace.clock() == nullptr ? nullptr : packets.packing_clock();
   packing_begin_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
   make_sums(rank_.backend, queue, op_, x);
-  if (sender_keeps()) sent_rows_->prepare(queue, op_, x, scale, memory_->sent_shift.view());
+  const RowRange all{0, op_.halo.sent_rows()};
   if (sends_copies()) {
-    rank_.backend.run(
-        queue,
-        kernels::QuantizeRows{sent_rows_->copies(), pack_list(), {}, rounding(round), sent, trace});
+    pack_copies(queue, x, scale, rounding(round), sent, trace);
   } else {
-    rank_.backend.run(queue, kernels::QuantizeRows{x.rows_in({0, op_.sendable()}), pack_list(),
-                                                   scale, rounding(round), sent, trace});
-  }
-  if (sender_keeps()) {
-    sent_rows_->update(queue, sent,
-                       {sent_rows_list_.span(), sent_offset_.span(), sent_widths_.span()});
+    const MatrixView shift = memory_->sent_shift.view();
+    if (sender_keeps()) sent_rows_->prepare(queue, op_, all, x, scale, shift);
+    rank_.backend.run(
+        queue, kernels::QuantizeRows{x.rows_in({0, op_.sendable()}), sent_.pack_list(), scale,
+                                     rounding(round), sent, trace});
+    if (sender_keeps()) {
+      sent_rows_->update(queue, all, sent, sent_.unpack_list());
+    }
   }
   packing_end_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
   // On a device this would wait for the packing; require_sendable() comes after the epoch there.
@@ -304,22 +278,22 @@ std::unique_ptr<PendingPackets> MessageChannel::post(PacketTransfer& packets, Ma
   auto* const received = static_cast<std::byte*>(memory_->received.get());
   std::vector<std::span<const std::byte>> sends;
   std::vector<std::span<std::byte>> receives;
-  for (std::size_t peer = 0; peer < in_place_.size(); ++peer) {
-    sends.emplace_back(sent + send_layout_.packet_begin[peer],
-                       static_cast<std::size_t>(send_layout_.packet_bytes[peer]));
-    std::byte* to = received + receive_layout_.packet_begin[peer];
-    if (in_place_[peer] != 0) {
+  for (std::size_t peer = 0; peer < received_.peers(); ++peer) {
+    sends.emplace_back(sent + sent_.layout().packet_begin[peer],
+                       static_cast<std::size_t>(sent_.layout().packet_bytes[peer]));
+    std::byte* to = received + received_.layout().packet_begin[peer];
+    if (received_.in_place(peer)) {
       const std::int64_t first = op_.halo.first_halo_row(peer);
       to = static_cast<std::byte*>(
           target.rows_in({first, first + op_.halo.received_from(peer)}).data);
     }
-    receives.emplace_back(to, static_cast<std::size_t>(receive_layout_.packet_bytes[peer]));
+    receives.emplace_back(to, static_cast<std::size_t>(received_.layout().packet_bytes[peer]));
   }
   ScopedSpan span(rank_.trace, "post", tag, direction, SpanOf::kHost);
   span.set_bytes(sent_bytes());
   return packets.begin(channel_.slot(), std::move(sends), std::move(receives),
                        {"halo exchange", direction, channel_.layer, round.epoch}, memory_,
-                       {pieces_, send_layout_.piece_ends, receive_layout_.piece_ends});
+                       {pieces_, sent_.layout().piece_ends, received_.layout().piece_ends});
 }
 
 std::unique_ptr<PendingPackets> MessageChannel::post_shift(PacketTransfer& packets,
@@ -333,7 +307,7 @@ std::unique_ptr<PendingPackets> MessageChannel::post_shift(PacketTransfer& packe
   };
   std::vector<std::span<const std::byte>> sends;
   std::vector<std::span<std::byte>> receives;
-  for (std::size_t peer = 0; peer < in_place_.size(); ++peer) {
+  for (std::size_t peer = 0; peer < received_.peers(); ++peer) {
     const auto p = static_cast<std::int64_t>(peer);
     sends.emplace_back(row(memory_->sent_shift.view(), p,
                            op_.halo.send_offset[peer + 1] - op_.halo.send_offset[peer]));
@@ -376,12 +350,9 @@ void MessageChannel::settle() {
 }
 
 void MessageChannel::clear(MatrixView x) {
-  for (std::size_t peer = 0; peer < in_place_.size(); ++peer) {
-    const auto at = peer * static_cast<std::size_t>(pieces_ + 1);
-    const std::int64_t come =
-        unpack_begin_[at + static_cast<std::size_t>(pieces_)] - unpack_begin_[at];
+  for (std::size_t peer = 0; peer < received_.peers(); ++peer) {
     const std::int64_t messages = op_.halo.received_from(peer);
-    if (in_place_[peer] != 0 || come == messages) continue;
+    if (received_.in_place(peer) || received_.unpacked_from(peer) == messages) continue;
     const std::int64_t first = op_.halo.first_halo_row(peer);
     rank_.backend.run(rank_.queue,
                       kernels::FillZero{halo_of(x).rows_in({first, first + messages})});
@@ -390,7 +361,7 @@ void MessageChannel::clear(MatrixView x) {
 
 void MessageChannel::deliver(MatrixView x) {
   const MatrixView halo = halo_of(x);
-  for (std::size_t peer = 0; peer < in_place_.size(); ++peer) {
+  for (std::size_t peer = 0; peer < received_.peers(); ++peer) {
     const std::int64_t first = op_.halo.first_halo_row(peer);
     const RowRange rows{first, first + op_.halo.received_from(peer)};
     const MatrixView from = kept_rows().rows_in(rows);
@@ -446,36 +417,27 @@ void MessageChannel::unpack(MatrixView target, int begin, int end) {
   if (begin >= end) return;
   const bool differences = is(MessageRule::Sends::kDifferences);
   const MatrixView to = differences ? decoded_.view() : target;
+  const UnpackList all = received_.all();
   // Rows that don't come have no difference.
-  if (differences && std::ssize(unpack_rows_.span()) < to.rows) {
+  if (differences && std::ssize(all.rows) < to.rows) {
     rank_.backend.run(rank_.queue, kernels::FillZero{to});
   }
   if (begin == 0 && end == pieces_) {
-    unpack_messages(to, 0, std::ssize(unpack_rows_.span()));
+    unpack_messages(to, all);
   } else {
-    for (std::size_t peer = 0; peer < in_place_.size(); ++peer) {
-      const auto at = [&](int piece) {
-        return unpack_begin_[peer * static_cast<std::size_t>(pieces_ + 1) +
-                             static_cast<std::size_t>(piece)];
-      };
-      unpack_messages(to, at(begin), at(end));
+    for (std::size_t peer = 0; peer < received_.peers(); ++peer) {
+      unpack_messages(to, received_.of(peer, begin, end));
     }
   }
   if (differences) rank_.backend.run(rank_.queue, kernels::Combine{1, target, 1, to, target});
 }
 
-void MessageChannel::unpack_messages(MatrixView target, std::int64_t begin, std::int64_t end) {
-  if (begin == end) return;
-  const std::span<const std::byte> packets(static_cast<const std::byte*>(memory_->received.get()),
-                                           static_cast<std::size_t>(receive_layout_.buffer_bytes));
-  const auto of = [&](auto list) {
-    return list.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-  };
-  rank_.backend.run(rank_.queue,
-                    kernels::DequantizeRows{packets,
-                                            {of(unpack_rows_.span()), of(unpack_offset_.span()),
-                                             of(unpack_bits_.span())},
-                                            target});
+void MessageChannel::unpack_messages(MatrixView target, const UnpackList& list) {
+  if (list.rows.empty()) return;
+  const std::span<const std::byte> packets(
+      static_cast<const std::byte*>(memory_->received.get()),
+      static_cast<std::size_t>(received_.layout().buffer_bytes));
+  rank_.backend.run(rank_.queue, kernels::DequantizeRows{packets, list, target});
 }
 
 void MessageChannel::require_sendable(int epoch) {
@@ -485,7 +447,7 @@ void MessageChannel::require_sendable(int epoch) {
   if (group == kNone) return;
   GlobalId node{};
   const auto row =
-      static_cast<std::size_t>(to_index(groups_.rows[static_cast<std::size_t>(group)]));
+      static_cast<std::size_t>(to_index(sent_.groups().rows[static_cast<std::size_t>(group)]));
   const std::span<const GlobalId> ids = sends_copies() ? device_copy_ids_.span() : row_ids();
   rank_.backend.copy(rank_.queue, &node, ids.data() + row, sizeof(node), CopyKind::kDeviceToHost);
   rank_.backend.synchronize(rank_.queue);
@@ -500,13 +462,13 @@ void MessageChannel::require_sendable(int epoch) {
 
 std::vector<float> MessageChannel::range_variance() const {
   const std::vector<float> range = range_.download(rank_.backend, rank_.queue);
-  std::vector<float> result(sent_bits_.size());
-  for (std::size_t g = 0; g < groups_.rows.size(); ++g) {
+  std::vector<float> result(sent_bits().size());
+  for (std::size_t g = 0; g < sent_.groups().rows.size(); ++g) {
     // Squares of values that travel well may be beyond f32.
     const double variance = std::min(static_cast<double>(cols_) * range[g] * range[g] / 6,
                                      static_cast<double>(std::numeric_limits<float>::max()));
-    for (std::int64_t i = groups_.first[g]; i < groups_.first[g + 1]; ++i) {
-      const auto k = static_cast<std::size_t>(groups_.order[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = sent_.groups().first[g]; i < sent_.groups().first[g + 1]; ++i) {
+      const auto k = static_cast<std::size_t>(sent_.groups().order[static_cast<std::size_t>(i)]);
       result[k] = static_cast<float>(variance);
     }
   }
@@ -543,23 +505,23 @@ double MessageChannel::noise_at(int bits, double ratio) const {
 MessageChannel::RoundingVariance MessageChannel::rounding_variance() {
   RoundingVariance sums;
   if (sends_copies()) {
-    for (std::size_t k = 0; k < sent_bits_.size(); ++k) {
-      if (sent_bits_[k] == 0) continue;
-      const std::size_t w = bits_index(sent_bits_[k]);
+    for (std::size_t k = 0; k < sent_bits().size(); ++k) {
+      if (sent_bits()[k] == 0) continue;
+      const std::size_t w = bits_index(sent_bits()[k]);
       sums.messages[w] += 1;
       sums.measured[w] += loss().lost[k];
-      sums.modelled[w] += nearest_loss(sent_bits_[k]) * loss().sent[k];
+      sums.modelled[w] += nearest_loss(sent_bits()[k]) * loss().sent[k];
     }
     return sums;
   }
   const std::vector<float> measured = variance_.download(rank_.backend, rank_.queue);
   const std::vector<float> one_bit = range_variance();
-  for (std::size_t i = 0; i < groups_.order.size(); ++i) {
-    const auto k = static_cast<std::size_t>(groups_.order[i]);
-    const std::size_t w = bits_index(sent_bits_[k]);
+  for (std::size_t i = 0; i < sent_.groups().order.size(); ++i) {
+    const auto k = static_cast<std::size_t>(sent_.groups().order[i]);
+    const std::size_t w = bits_index(sent_bits()[k]);
     sums.messages[w] += 1;
     sums.measured[w] += measured[i];
-    sums.modelled[w] += one_bit[k] * noise_at(sent_bits_[k], 1);
+    sums.modelled[w] += one_bit[k] * noise_at(sent_bits()[k], 1);
   }
   return sums;
 }

@@ -7,6 +7,7 @@
 
 #include "engine/exchange/halo_exchange.hpp"
 #include "engine/exchange/messages/kept_rows.hpp"
+#include "engine/exchange/messages/message_lists.hpp"
 #include "engine/tensor/safetensors.hpp"
 
 namespace atl {
@@ -24,8 +25,8 @@ class MessageChannel {
   std::int64_t cols() const { return cols_; }
   DType storage() const { return storage_; }
   // One width per message, in the order of op().halo, 0: it is not sent; empty until set_bits().
-  const MessageBits& sent_bits() const { return sent_bits_; }
-  std::int64_t sent_bytes() const { return send_layout_.sent_bytes(); }
+  const MessageBits& sent_bits() const { return sent_.bits(); }
+  std::int64_t sent_bytes() const { return sent_.layout().sent_bytes(); }
   // No transfer may be under way, but one of the epoch before if the rule pipelines. Both ends of a
   // link must be given the same widths. as_stored, the same on all ranks: rows themselves travel,
   // all at 32 bits, and none are kept, whatever the rule is.
@@ -101,9 +102,11 @@ class MessageChannel {
   std::vector<float> range_variance() const;
   const SentRows::Loss& loss();
   bool sends_copies() const { return !is(MessageRule::Sends::kRows); }
-  PackList pack_list() const;
   RoundingSpec rounding(const Round& round) const;
   void pack(PacketTransfer& packets, MatrixView x, const Round& round);
+  // The same where copies of rows are sent.
+  void pack_copies(Queue& queue, MatrixView x, std::span<const float> scale,
+                   const RoundingSpec& rounding, std::span<std::byte> sent, const PackTrace& trace);
   std::unique_ptr<PendingPackets> post(PacketTransfer& packets, MatrixView target,
                                        const Round& round);
   std::unique_ptr<PendingPackets> post_shift(PacketTransfer& packets, const Round& round);
@@ -111,13 +114,13 @@ class MessageChannel {
   MatrixView kept_rows() { return memory_->kept.view(); }
   // Fills rows of `target` from pieces [begin, end) of all packets, which have arrived.
   void unpack(MatrixView target, int begin, int end);
-  void unpack_messages(MatrixView target, std::int64_t begin, std::int64_t end);
+  void unpack_messages(MatrixView target, const UnpackList& list);
   // Fills the halo rows of x with those that are kept.
   void deliver(MatrixView x);
   void set_shifted(const MessageBits& received);
   std::span<const GlobalId> row_ids() const;  // that key rounding noise
   void reserve(DeviceMemory& memory, std::int64_t& have, std::int64_t need);
-  std::int64_t received_bytes() const { return receive_layout_.sent_bytes(); }
+  std::int64_t received_bytes() const { return received_.layout().sent_bytes(); }
 
   const Rank& rank_;
   const DistributedOperator& op_;
@@ -128,9 +131,8 @@ class MessageChannel {
   bool as_stored_ = false;
   int pieces_;  // that packets travel in
 
-  MessageGroups groups_;  // of the messages that are sent
-  ConstDeviceArray<LocalId> group_rows_;
-  ConstDeviceArray<std::int64_t> group_first_;
+  SentMessages sent_;
+  ReceivedMessages received_;
   DeviceArray<float> range_;           // by group
   DeviceArray<float> variance_;        // by message, grouped
   DeviceArray<std::int64_t> bad_row_;  // group of a row that can't be sent, or kNone
@@ -138,19 +140,6 @@ class MessageChannel {
   std::vector<GlobalId> copy_ids_;     // of the rows that copies are of
   ConstDeviceArray<GlobalId> device_copy_ids_;
 
-  MessageBits sent_bits_;
-  std::vector<std::uint8_t> in_place_;  // by peer: its packet is the rows themselves
-  PacketLayout send_layout_, receive_layout_;
-  ConstDeviceArray<std::int64_t> send_offset_;  // grouped
-  ConstDeviceArray<std::uint8_t> send_bits_;    // grouped
-  ConstDeviceArray<LocalId> sent_rows_list_;    // messages that are sent, of which the sender keeps
-  ConstDeviceArray<std::int64_t> sent_offset_;
-  ConstDeviceArray<std::uint8_t> sent_widths_;
-  ConstDeviceArray<LocalId> unpack_rows_;  // rows of messages that are unpacked
-  ConstDeviceArray<std::int64_t> unpack_offset_;
-  ConstDeviceArray<std::uint8_t> unpack_bits_;
-  // [peer * (pieces + 1)]: the first of these of a packet's piece, and where its last ends.
-  std::vector<std::int64_t> unpack_begin_;
   std::unique_ptr<SentRows> sent_rows_;  // null: the rule needs none
   Tensor decoded_;                       // differences that have come
   std::unique_ptr<PeerRows> shifted_;    // rows of Memory::kept that shift
