@@ -47,7 +47,7 @@ def sources(root, build):
 
 
 def check(item):
-    """What the compiler says about a source that is wrong."""
+    """The errors of a source, if there are any."""
     source, command = item
     result = subprocess.run([*command, "-fsyntax-only", source], capture_output=True, text=True,
                             check=False)
