@@ -142,6 +142,12 @@ class MpiPending final : public PendingTransfer {
     complete_ = true;
   }
 
+  bool is_complete() override {
+    bool complete = false;
+    progress_.exclusively([&] { complete = transfer_->chunks_left == 0; });
+    return complete;
+  }
+
   std::vector<PacketTimes> packet_times() const override { return transfer_->done; }
 
  private:

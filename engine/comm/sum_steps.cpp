@@ -17,32 +17,45 @@ struct SumMemory {
   std::vector<T> parts;  // own block of each member
 };
 
-template <typename Sum, typename T>
-void run_step(Transport& transport, const SumStep& step,
-              const std::shared_ptr<SumMemory<T>>& memory, const OperationLabel& label) {
-  const auto block_of = [&](std::size_t member) {
-    return std::span(memory->values).subspan(step.blocks[member].begin, step.blocks[member].count);
-  };
-  const std::span<T> own = block_of(step.own);
+template <typename T>
+std::span<T> own_part(const SumStep& step, SumMemory<T>& memory, std::size_t member) {
+  const std::size_t count = step.own_block().count;
+  return std::span(memory.parts).subspan(count * member, count);
+}
+
+template <typename T>
+std::span<T> block_of(const SumStep& step, SumMemory<T>& memory, std::size_t member) {
+  return std::span(memory.values).subspan(step.blocks[member].begin, step.blocks[member].count);
+}
+
+template <typename T>
+std::unique_ptr<PendingTransfer> begin_step(Transport& transport, const SumStep& step,
+                                            const std::shared_ptr<SumMemory<T>>& memory,
+                                            const OperationLabel& label) {
+  const std::span<T> own = block_of(step, *memory, step.own);
   const bool adds = step.kind == SumStep::Kind::kAdd;
   if (adds) memory->parts.resize(own.size() * step.members.size());
-  const auto part_of = [&](std::size_t member) {
-    return std::span(memory->parts).subspan(own.size() * member, own.size());
-  };
   std::vector<std::span<const std::byte>> sends(static_cast<std::size_t>(transport.size()));
   std::vector<std::span<std::byte>> receives(sends.size());
   for (std::size_t m = 0; m < step.members.size(); ++m) {
     if (m == step.own) continue;
     const auto rank = static_cast<std::size_t>(step.members[m]);
-    sends[rank] = std::as_bytes(adds ? block_of(m) : own);
-    receives[rank] = std::as_writable_bytes(adds ? part_of(m) : block_of(m));
+    sends[rank] = std::as_bytes(adds ? block_of(step, *memory, m) : own);
+    receives[rank] =
+        std::as_writable_bytes(adds ? own_part(step, *memory, m) : block_of(step, *memory, m));
   }
-  transport.all_to_all_v(std::move(sends), std::move(receives), label, memory)->wait_all();
-  if (!adds) return;
-  std::ranges::copy(own, part_of(step.own).begin());
+  return transport.all_to_all_v(std::move(sends), std::move(receives), label, memory);
+}
+
+// When its transfer is complete.
+template <typename Sum, typename T>
+void end_step(const SumStep& step, SumMemory<T>& memory) {
+  if (step.kind != SumStep::Kind::kAdd) return;
+  const std::span<T> own = block_of(step, memory, step.own);
+  std::ranges::copy(own, own_part(step, memory, step.own).begin());
   for (std::size_t i = 0; i < own.size(); ++i) {
-    Sum sum = part_of(0)[i];
-    for (std::size_t m = 1; m < step.members.size(); ++m) sum += part_of(m)[i];
+    Sum sum = own_part(step, memory, 0)[i];
+    for (std::size_t m = 1; m < step.members.size(); ++m) sum += own_part(step, memory, m)[i];
     own[i] = static_cast<T>(sum);
   }
 }
@@ -52,7 +65,10 @@ void sum_values(Transport& transport, std::span<const SumStep> steps, std::span<
                 const OperationLabel& label) {
   auto memory = std::make_shared<SumMemory<T>>();
   memory->values.assign(values.begin(), values.end());
-  for (const SumStep& step : steps) run_step<Sum>(transport, step, memory, label);
+  for (const SumStep& step : steps) {
+    begin_step(transport, step, memory, label)->wait_all();
+    end_step<Sum>(step, *memory);
+  }
   std::ranges::copy(memory->values, values.begin());
 }
 
@@ -98,6 +114,48 @@ void sum_by_steps(Transport& transport, std::span<const SumStep> steps, std::spa
 void sum_by_steps(Transport& transport, std::span<const SumStep> steps,
                   std::span<std::int64_t> values, const OperationLabel& label) {
   sum_values<std::int64_t>(transport, steps, values, label);
+}
+
+struct PendingSum::Memory : SumMemory<float> {};
+
+PendingSum::PendingSum(Transport& transport, std::vector<SumStep> steps, std::span<float> values,
+                       const OperationLabel& label)
+    : transport_(transport),
+      steps_(std::move(steps)),
+      values_(values),
+      label_(label),
+      memory_(std::make_shared<Memory>()) {
+  memory_->values.assign(values.begin(), values.end());
+  begin_next();
+}
+
+PendingSum::~PendingSum() = default;
+
+std::size_t PendingSum::sent_values() const {
+  std::size_t values = 0;
+  for (const SumStep& step : steps_) values += step.sent_values();
+  return values;
+}
+
+void PendingSum::begin_next() {
+  transfer_ = step_ < steps_.size() ? begin_step<float>(transport_, steps_[step_], memory_, label_)
+                                    : nullptr;
+}
+
+void PendingSum::advance() {
+  while (transfer_ != nullptr && transfer_->is_complete()) end_step();
+}
+
+void PendingSum::finish() {
+  while (transfer_ != nullptr) end_step();
+  std::ranges::copy(memory_->values, values_.begin());
+}
+
+void PendingSum::end_step() {
+  transfer_->wait_all();
+  atl::end_step<double>(steps_[step_], static_cast<SumMemory<float>&>(*memory_));
+  ++step_;
+  begin_next();
 }
 
 }  // namespace atl

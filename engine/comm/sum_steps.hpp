@@ -1,6 +1,7 @@
 // A sum over ranks as a series of all-to-alls.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -37,5 +38,36 @@ void sum_by_steps(Transport& transport, std::span<const SumStep> steps, std::spa
                   const OperationLabel& label);
 void sum_by_steps(Transport& transport, std::span<const SumStep> steps,
                   std::span<std::int64_t> values, const OperationLabel& label);
+
+// A sum on the host that goes on beside other work; the same bits as sum_by_steps().
+class PendingSum {
+ public:
+  // Begins the first step. transport: for this sum alone (Transport::split), because ranks don't
+  // come to its steps in one order with other transfers. It and `values`, which nobody may write
+  // until finish(), must outlive this.
+  PendingSum(Transport& transport, std::vector<SumStep> steps, std::span<float> values,
+             const OperationLabel& label);
+  ~PendingSum();
+
+  // Values that this rank sends.
+  std::size_t sent_values() const;
+  // Goes on as far as it can without waiting.
+  void advance();
+  // Waits until `values` holds the sum.
+  void finish();
+
+ private:
+  struct Memory;
+  void begin_next();
+  void end_step();
+
+  Transport& transport_;
+  std::vector<SumStep> steps_;
+  std::span<float> values_;
+  OperationLabel label_;
+  std::shared_ptr<Memory> memory_;
+  std::size_t step_ = 0;  // that is under way
+  std::unique_ptr<PendingTransfer> transfer_;
+};
 
 }  // namespace atl

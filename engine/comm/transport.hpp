@@ -64,6 +64,8 @@ class PendingTransfer {
   // Blocks until the pieces up to this one of all packets are received (PacketPieces); where they
   // travel whole, all of them.
   virtual void wait_pieces(int last) = 0;
+  // Whether wait_all() would return at once, as far as that is known without waiting.
+  virtual bool is_complete() { return false; }
   // Times of every packet, those of a peer and direction in their order; call after wait_all().
   virtual std::vector<PacketTimes> packet_times() const = 0;
 };

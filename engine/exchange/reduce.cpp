@@ -29,6 +29,45 @@ void Reducer::sum(MatrixView values, const char* what, int epoch) {
   sum_flat({values.data, 1, count, count, values.dtype}, route_, {what, "", -1, epoch});
 }
 
+bool Reducer::prepare_sums(std::size_t count, DType dtype) {
+  if (transport_.size() == 1 || device_ != nullptr || !backend_.host_accessible() ||
+      dtype != DType::kF32) {
+    return false;
+  }
+  while (own_transports_.size() < count) {
+    own_transports_.push_back(transport_.split(0, fmt::format("sum {}", own_transports_.size())));
+  }
+  return true;
+}
+
+void Reducer::begin_sum(MatrixView part, const char* what, int epoch) {
+  const std::size_t number = begun_.size();
+  ATOLL_ASSERT(part.rows == 1 && part.dtype == DType::kF32 && number < own_transports_.size());
+  backend_.synchronize(queue_);
+  const auto count = static_cast<std::size_t>(part.cols);
+  begun_.push_back(std::make_unique<PendingSum>(
+      *own_transports_[number], sum_steps(route_, transport_.rank(), transport_.size(), count),
+      std::span(static_cast<float*>(part.data), count), OperationLabel{what, "", -1, epoch}));
+}
+
+void Reducer::advance_sums() {
+  for (const std::unique_ptr<PendingSum>& sum : begun_) sum->advance();
+}
+
+void Reducer::finish_sums(MatrixView rest, const char* what, int epoch) {
+  if (begun_.empty()) return sum(rest, what, epoch);
+  ATOLL_ASSERT(rest.rows == 1 && rest.dtype == DType::kF32);
+  ScopedSpan span(trace_, "all-reduce", {epoch, -1, -1, -1});
+  std::size_t sent = 0;
+  for (const std::unique_ptr<PendingSum>& sum : begun_) sent += sum->sent_values();
+  describe(span, what, rest.cols, bytes_of(rest.dtype), route_,
+           static_cast<std::int64_t>(sent) * bytes_of(rest.dtype));
+  advance_sums();
+  sum_flat({rest.data, 1, rest.cols, rest.cols, rest.dtype}, route_, {what, "", -1, epoch});
+  for (const std::unique_ptr<PendingSum>& sum : begun_) sum->finish();
+  begun_.clear();
+}
+
 void Reducer::sum_host(std::span<std::int64_t> values, const char* what, int epoch) {
   ScopedSpan span(trace_, "all-reduce", {epoch, -1, -1, -1}, "", SpanOf::kHost);
   describe(span, what, std::ssize(values), sizeof(std::int64_t));
@@ -36,7 +75,8 @@ void Reducer::sum_host(std::span<std::int64_t> values, const char* what, int epo
 }
 
 void Reducer::describe(ScopedSpan& span, const char* what, std::int64_t count,
-                       std::int64_t value_bytes, const SumRoute& route) const {
+                       std::int64_t value_bytes, const SumRoute& route,
+                       std::int64_t begun_bytes) const {
   span.set_what(what);
   if (transport_.size() == 1) return span.set_bytes(0);
   std::size_t values = 0;
@@ -44,7 +84,7 @@ void Reducer::describe(ScopedSpan& span, const char* what, std::int64_t count,
        sum_steps(route, transport_.rank(), transport_.size(), static_cast<std::size_t>(count))) {
     values += step.sent_values();
   }
-  span.set_bytes(static_cast<std::int64_t>(values) * value_bytes);
+  span.set_bytes(static_cast<std::int64_t>(values) * value_bytes + begun_bytes);
 }
 
 void Reducer::synchronize() {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "base/trace.hpp"
 #include "engine/comm/device_transport.hpp"
@@ -31,6 +33,19 @@ class Reducer {
   // traces and time-outs. The host waits only where a sum passes through its memory.
   void sum(std::span<double> values, const char* what, int layer, int epoch);
   void sum(MatrixView values, const char* what, int epoch);  // f32 or f64, stored without gaps
+  // Whether sums of values of this type can go on beside computing: the host must see them, and
+  // there must be other ranks. If so, makes a transport for each of so many. Collective.
+  bool prepare_sums(std::size_t count, DType dtype);
+  // Begins the sum of a part of a row of f32 values, the next of those prepared, which
+  // finish_sums() ends. Until then nobody may write the part.
+  void begin_sum(MatrixView part, const char* what, int epoch);
+  // Lets those that were begun go on as far as they can without waiting.
+  void advance_sums();
+  // Ends them and sums `rest`. The bits are those of one sum of all.
+  void finish_sums(MatrixView rest, const char* what, int epoch);
+  // Gives them up, on the way of an error.
+  void abandon_sums() { begun_.clear(); }
+
   // In-place sum of a host array, done on return.
   void sum_host(std::span<std::int64_t> values, const char* what, int epoch);
 
@@ -38,9 +53,10 @@ class Reducer {
   void synchronize();
 
  private:
-  // Tells a span of the trace the name of a sum and the bytes that this rank sends for it.
+  // Tells a span of the trace the name of a sum and the bytes that this rank sends for it and for
+  // those that were begun.
   void describe(ScopedSpan& span, const char* what, std::int64_t count, std::int64_t value_bytes,
-                const SumRoute& route = {}) const;
+                const SumRoute& route = {}, std::int64_t begun_bytes = 0) const;
   void sum_flat(MatrixView values, const SumRoute& route, const OperationLabel& label);
   void sum_on_host(MatrixView values, const SumRoute& route, const OperationLabel& label);
   void sum_through_staging(MatrixView values, const SumRoute& route, const OperationLabel& label);
@@ -53,6 +69,8 @@ class Reducer {
   DeviceTransport* device_;
   TraceRecorder& trace_;
   SumRoute route_;
+  std::vector<std::unique_ptr<Transport>> own_transports_;  // of sums that are begun
+  std::vector<std::unique_ptr<PendingSum>> begun_;
   StagingMemory staging_;
   std::int64_t staging_bytes_ = 0;
   DeviceMemory parts_;  // own block of every member of a step

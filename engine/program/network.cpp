@@ -10,6 +10,8 @@ namespace atl {
 
 namespace {
 
+constexpr const char* kGradientSum = "gradient all-reduce";  // in traces and time-outs
+
 // The computation of the forward pass: its operations without the copies beside them.
 std::vector<Operation> forward_operations(const Program& program) {
   std::vector<Operation> operations;
@@ -127,6 +129,9 @@ void Network::allocate() {
     std::memset(poison_.get(), 0xFF, static_cast<std::size_t>(block_->bytes()));
   }
   state_.allocate();
+  gradient_sums_ = gradient_sums();
+  const DType dtype = state_.parameters.shared_gradients().dtype;
+  if (!rank_.reducer.prepare_sums(gradient_sums_.size(), dtype)) gradient_sums_.clear();
 }
 
 std::vector<LayerMessages> Network::layer_messages() const {
@@ -148,6 +153,67 @@ std::int64_t Network::halo_bytes_per_epoch() const {
   std::int64_t elements = 0;
   for (const LayerMessages& layer : layer_messages()) elements += layer.sent_elements();
   return elements * bytes_of(options_.dtype);
+}
+
+std::vector<Network::GradientSum> Network::gradient_sums() const {
+  // Smaller ones would cost more than they hide.
+  constexpr std::int64_t kLeastBytes = 16 << 10;
+  const Program& program = training_.program;
+  const std::vector<Block>& blocks = training_.schedule.blocks;
+  const auto loss = std::ranges::find_if(blocks, [&](const Block& block) {
+    return std::ranges::any_of(
+        block.calls, [&](const Call& call) { return program.at(call.value).is(rules::kLoss); });
+  });
+  // By parameter: the last block with an operation that may add to its gradient. The loss may have
+  // parameters of its own.
+  const auto first = static_cast<std::size_t>(loss - blocks.begin());
+  std::vector<std::size_t> last(program.parameters.size(), first);
+  for (std::size_t b = first; b < blocks.size(); ++b) {
+    for (const Call& call : blocks[b].calls) {
+      const Operation& op = program.at(call.value);
+      for (const int parameter : {op.parameter, op.second_parameter}) {
+        if (parameter >= 0) last[static_cast<std::size_t>(parameter)] = b;
+      }
+    }
+  }
+  for (const DeclaredParameter& parameter : program.parameters) {
+    if (!parameter.composition.present()) continue;
+    // These get theirs from that of the weight that they make, when all else is done.
+    last[static_cast<std::size_t>(parameter.composition.bases)] = blocks.size();
+    last[static_cast<std::size_t>(parameter.composition.coefficients)] = blocks.size();
+  }
+  std::vector<GradientSum> sums;
+  std::int64_t end = state_.parameters.shared_size();
+  for (std::size_t b = first; b < blocks.size(); ++b) {
+    std::int64_t begin = end;
+    for (std::size_t p = last.size(); p-- > 0 && last[p] <= b;) {
+      const DeclaredParameter& declared = program.parameters[p];
+      if (declared.composition.present() || declared.per_node) continue;
+      begin = std::min(begin, state_.parameters.offset(static_cast<int>(p)));
+    }
+    // What is final at last is summed then.
+    const bool is_last = begin == 0;
+    if (is_last || (end - begin) * bytes_of(DType::kF32) < kLeastBytes) continue;
+    sums.push_back({b, begin, end});
+    end = begin;
+  }
+  return sums;
+}
+
+void Network::begin_sums(const Block& block, const Round& round) {
+  rank_.reducer.advance_sums();
+  if (!round.overlap || begun_sums_ == gradient_sums_.size()) return;
+  const GradientSum& next = gradient_sums_[begun_sums_];
+  if (&block != &training_.schedule.blocks[next.block]) return;
+  rank_.reducer.begin_sum(part_of_gradients(next.begin, next.end), kGradientSum, round.epoch);
+  ++begun_sums_;
+}
+
+MatrixView Network::part_of_gradients(std::int64_t begin, std::int64_t end) {
+  MatrixView part = state_.parameters.shared_gradients();
+  part.data = static_cast<std::byte*>(part.data) + begin * bytes_of(part.dtype);
+  part.cols = part.stride = end - begin;
+  return part;
 }
 
 // --- the interpreter ---------------------------------------------------------------------------
@@ -203,7 +269,11 @@ class Network::Runner final : public kernels::TakesEach<Runner, Requests> {
     const Rank& rank = network_.rank_;
     ParameterStore& parameters = network_.state_.parameters;
     const int epoch = execution_.round.epoch;
-    rank.reducer.sum(parameters.shared_gradients(), "gradient all-reduce", epoch);
+    const std::int64_t end = network_.begun_sums_ == 0
+                                 ? parameters.shared_size()
+                                 : network_.gradient_sums_[network_.begun_sums_ - 1].begin;
+    rank.reducer.finish_sums(network_.part_of_gradients(0, end), kGradientSum, epoch);
+    network_.begun_sums_ = 0;
     const std::span<double> norm =
         execution_.optimizer->node_norm(rank.backend, rank.queue, parameters);
     if (!norm.empty()) rank.reducer.sum(norm, "norm of gradients", -1, epoch);
@@ -226,9 +296,12 @@ class Network::Runner final : public kernels::TakesEach<Runner, Requests> {
 // An error abandons what is under way as it unwinds: its owners must not wait for it then.
 struct Network::Abandoned {
   std::vector<UnderWay>& under_way;
+  Reducer& reducer;
   int errors = std::uncaught_exceptions();
   ~Abandoned() {
-    if (std::uncaught_exceptions() > errors) under_way.clear();
+    if (std::uncaught_exceptions() <= errors) return;
+    under_way.clear();
+    reducer.abandon_sums();
   }
 };
 
@@ -241,7 +314,7 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
   const Round& round = execution.round;
   RankViews views = views_of(pass, round);
   Runner runner(*this, execution);
-  const Abandoned abandoned{under_way_};
+  const Abandoned abandoned{under_way_, rank_.reducer};
   for (const Block& block : blocks) {
     if (options_.poisons_dead_values) poison_dead(pass, block);
     const Scope& scope = pass.program.scopes[static_cast<std::size_t>(block.scope)];
@@ -262,6 +335,7 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
       if (!round.overlap) under_way_.back().messages->finish();
     }
     for (const Value value : block.finishes) finish(pass, value, block.finished_group);
+    if (execution.is_backward) begin_sums(block, round);
   }
 }
 
@@ -340,7 +414,15 @@ std::span<const Block> Network::backward_blocks() const {
 }
 
 void Network::run_backward(HaloExchange& exchange, const Round& round, Loss& loss) {
-  run_blocks({.pass = training_, .round = round, .exchange = &exchange, .loss = &loss},
+  // Should nobody have asked for the sums of the last time.
+  if (begun_sums_ > 0)
+    rank_.reducer.finish_sums(part_of_gradients(0, 0), kGradientSum, round.epoch);
+  begun_sums_ = 0;
+  run_blocks({.pass = training_,
+              .round = round,
+              .exchange = &exchange,
+              .loss = &loss,
+              .is_backward = true},
              backward_blocks());
 }
 

@@ -123,6 +123,7 @@ class Network {
     Optimizer* optimizer = nullptr;
     // The request of another program that all of it is part of; null: none, it has spans.
     const char* inside = nullptr;
+    bool is_backward = false;  // sums of gradients may begin
   };
   class Runner;
   // The messages of an aggregate, until a block finishes them: of this pass, or of a later one.
@@ -140,6 +141,16 @@ class Network {
   void run_call(const Execution& execution, RankViews& views, Runner& runner, const Call& call);
   void run_copy(const RankViews& views);
   void finish(const Pass& pass, Value value, int group);
+  // Gradients of which the sum over ranks begins behind a block of training, while the rest of
+  // backward runs; in the order of blocks.
+  struct GradientSum {
+    std::size_t block = 0;
+    std::int64_t begin = 0;  // in the flat array
+    std::int64_t end = 0;
+  };
+  std::vector<GradientSum> gradient_sums() const;
+  void begin_sums(const Block& block, const Round& round);
+  MatrixView part_of_gradients(std::int64_t begin, std::int64_t end);
   std::span<const Block> backward_blocks() const;
   std::span<const Block> step_blocks() const;
   ConstMatrixView inner_rows_of(Value value) const;  // of the last run_forward()
@@ -158,6 +169,8 @@ class Network {
   StagingMemory host_values_;      // what is stored
   StagingMemory poison_;
   std::vector<UnderWay> under_way_;
+  std::vector<GradientSum> gradient_sums_;
+  std::size_t begun_sums_ = 0;  // of these, since the last step
   bool has_constants_ = false;
 };
 

@@ -169,7 +169,7 @@ void ParameterStore::initialise(Backend& backend, Queue& queue, std::uint64_t se
 
 MatrixView ParameterStore::shared_gradients() {
   MatrixView shared = gradients();
-  if (has_per_node()) shared.cols = shared.stride = shared_size_;
+  shared.cols = shared.stride = shared_size();
   return shared;
 }
 

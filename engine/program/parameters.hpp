@@ -108,6 +108,9 @@ class ParameterStore {
   const std::vector<Parameter>& list() const { return trained_; }  // all but composed ones
   std::int64_t size() const { return sizes_.values(); }            // elements of a flat array
   bool has_per_node() const { return shared_size_ >= 0; }
+  // Elements of shared_gradients(), and where a parameter's begin among them.
+  std::int64_t shared_size() const { return has_per_node() ? shared_size_ : size(); }
+  std::int64_t offset(int index) const { return at(index).offset; }
   std::span<const GlobalId> node_ids() const { return node_ids_; }  // whose rows are here
 
   // Rows of matrix k of a parameter that has several, one below the other.

@@ -87,6 +87,54 @@ TEST_P(GradientSum, IsThatOfAnAllReduce) {
   }
 }
 
+// Parts that are summed beside computing, twice, as in two epochs.
+TEST_P(GradientSum, InPartsHasTheSameBits) {
+  const Route& setup = std::get<0>(GetParam());
+  const std::string& backend_name = std::get<1>(GetParam());
+  require_backend(backend_name);
+  if (IsSkipped() || HasFailure()) return;
+  run_local_ranks(setup.ranks, 20, [&](Transport& transport) {
+    const auto backend = make_backend(backend_name, {.threads = 1, .local_rank = transport.rank()});
+    const auto queue = backend->make_queue();
+    TraceRecorder trace(transport.rank());
+    Reducer reducer(*backend, *queue, transport, nullptr, trace, setup.route);
+    const bool beside = reducer.prepare_sums(2, DType::kF32);
+    EXPECT_EQ(beside, backend->host_accessible() && setup.ranks > 1);
+    EXPECT_FALSE(reducer.prepare_sums(2, DType::kF64));
+    std::vector<float> own;
+    for (std::int64_t i = 0; i < kValues; ++i) own.push_back(value_of(transport.rank(), i));
+    Tensor values(*backend, 1, kValues, DType::kF32);
+    upload_f32(*backend, *queue, own, values.view());
+    reducer.sum(values.view(), "gradients", 1);
+    const std::vector<float> whole = download_f32(*backend, *queue, values.view());
+    for (int epoch = 1; epoch <= 2; ++epoch) {
+      upload_f32(*backend, *queue, own, values.view());
+      const auto part = [&](std::int64_t begin, std::int64_t end) {
+        MatrixView view = values.view();
+        view.data = static_cast<float*>(view.data) + begin;
+        view.cols = view.stride = end - begin;
+        return view;
+      };
+      const std::int64_t before = transport.bytes_sent();
+      trace.clear();
+      std::int64_t rest = kValues;
+      if (beside) {
+        for (const std::int64_t begin : {kValues - 5, kValues / 3}) {
+          reducer.begin_sum(part(begin, rest), "gradients", epoch);
+          reducer.advance_sums();
+          rest = begin;
+        }
+      }
+      reducer.finish_sums(part(0, rest), "gradients", epoch);
+      reducer.synchronize();
+      EXPECT_EQ(download_f32(*backend, *queue, values.view()), whole) << "epoch " << epoch;
+      trace.resolve();
+      ASSERT_EQ(trace.spans().size(), 1U);
+      EXPECT_EQ(trace.spans()[0].bytes, transport.bytes_sent() - before);
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Routes, GradientSum,
                          ::testing::Combine(::testing::ValuesIn(routes()),
                                             ::testing::Values("cpu", "cuda")));
