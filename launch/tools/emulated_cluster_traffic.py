@@ -17,10 +17,12 @@ import subprocess
 import sys
 import time
 
+from emulated_cluster_background import (OUTSIDE, describe_phases, describe_traffic,
+                                         enter_namespace, phases_of, traffic_from, varied)
+
 HEADER_BYTES = 66  # Ethernet 14, IP 20, TCP 20 and its timestamps 12
 PATIENCE = 60  # seconds without a byte after which a measurement gives up
 PIECE = 256 << 10
-CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG = 1
 
 
@@ -46,15 +48,33 @@ def rate_mbit(queue):
 
 
 def status(arguments):
-    report = []
-    for number, (host, address) in enumerate(arguments.hosts, 1):
+    cluster = arguments.switch.removesuffix("-switch")
+    places = [OUTSIDE] + [f"h{number}" for number in range(1, len(arguments.hosts) + 1)]
+    report, phases = [], {}
+    for place, (host, address) in zip(places[1:], arguments.hosts):
+        phases[host] = [phases_of(process.words[3]) for process in varied(cluster, place)]
         out = queue_of(host, "eth0")
-        into = queue_of(arguments.switch, f"port{number}")
+        into = queue_of(arguments.switch, f"port{place[1:]}")
         report.append({"host": host, "address": address, "rate_mbit": rate_mbit(out),
+                       "varies": [{"rate_mbit": bits / 1e6, "seconds": seconds}
+                                  for bits, seconds in sum(phases[host], [])],
                        "sent": direction(out), "received": direction(into)})
+    traffic = [process.words[2:] for place in places for process in traffic_from(cluster, place)]
     if arguments.json:
-        print(json.dumps({"hosts": report}, indent=1))
+        flows = [{"from": source, "to": target, "rate_mbit": int(bits) / 1e6,
+                  "on_seconds": int(on) / 1e3, "off_seconds": int(off) / 1e3}
+                 for source, target, bits, on, off in traffic]
+        print(json.dumps({"hosts": report, "traffic": flows}, indent=1))
         return
+    print_counters(report)
+    for host, found in phases.items():
+        for one in found:
+            print(f"{host} varies: {describe_phases(one)}")
+    for source, target, *pace in traffic:
+        print(f"{source} sends to {target}: {describe_traffic(*pace)}")
+
+
+def print_counters(report):
     print(f"{'host':<14} {'Mbit/s':>8} {'':<9} {'MB':>11} {'payload MB':>11} {'frames':>11} "
           f"{'dropped':>8}")
     for host in report:
@@ -73,12 +93,9 @@ class Host:
     def __init__(self, number, hosts, pipe):
         self.number = number
         self.pipe = pipe
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends all
-        with open(f"/run/netns/{hosts[number][0]}", "rb") as namespace:
-            if libc.setns(namespace.fileno(), CLONE_NEWNET) != 0:
-                raise OSError(ctypes.get_errno(), f"cannot enter {hosts[number][0]}")
+        enter_namespace(hosts[number][0])
         self.peers = self.connect(hosts)
 
     def connect(self, hosts):

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Runs launch/tools/emulated-cluster as a user does: refused words everywhere; where this user may
-make network namespaces, also a cluster from up to down. It has a name and addresses of its own, so
-it stands beside clusters that are up and beside other runs of this test."""
+make network namespaces, also a cluster from up to down. Networks that change while a program runs:
+emulated_network_test.py."""
 
-import contextlib
 import glob
 import json
 import os
@@ -16,87 +15,20 @@ import time
 import unittest
 import unittest.mock
 
-PROGRAM = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                                       "../../launch/tools/emulated-cluster"))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from emulated_cluster_support import (NAME, NET, PROGRAM, TIMEOUT, OneClusterTest, Refusals,
+                                      commands_in, delete_namespace, end, interrupt, main,
+                                      namespaces, run, start, wait_for)
+
 QUOTAS = os.path.join(os.path.dirname(PROGRAM), "emulated_cluster_cpu.sh")
 CORES = len(os.sched_getaffinity(0))
-NAME = f"test{os.getpid()}"
-NET = "198.18.77"  # of the range for benchmarks, which no machine should use
-TIMEOUT = 60  # seconds, far beyond what any of these commands needs
 CONTROLS = ["/proc/sys/net/ipv4/tcp_congestion_control",
             "/proc/sys/net/ipv4/tcp_allowed_congestion_control"]
-
-
-def start(*arguments, **options):
-    """In a process group of its own, as a terminal would."""
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([PROGRAM, *arguments], text=True, start_new_session=True,
-                            **{**pipes, **options})
-
-
-def end(process):
-    """Kills a command, and what it started on the hosts of this test, which would otherwise outlive
-    it and hold its pipes open. Returns what was printed."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    subprocess.run([PROGRAM, "down", "--name", NAME], stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL, timeout=TIMEOUT, check=False)
-    return process.communicate(timeout=TIMEOUT)
-
-
-def run(*arguments, text=None, **options):
-    """`text` is its standard input."""
-    process = start(*arguments, stdin=subprocess.PIPE if text else subprocess.DEVNULL, **options)
-    try:
-        output, error = process.communicate(text, timeout=TIMEOUT)
-    except subprocess.TimeoutExpired:
-        output, error = end(process)
-        raise AssertionError(f"{' '.join(arguments)} ran for {TIMEOUT} s and printed:\n"
-                             f"{output}{error}") from None
-    return subprocess.CompletedProcess(process.args, process.returncode, output, error)
-
-
-def interrupt(process):
-    """Ctrl-C; returns the exit code."""
-    os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=TIMEOUT)
-    return process.returncode
-
-
-def namespaces(name):
-    """Those of the cluster `name`."""
-    result = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
-    return [line.split()[0] for line in result.stdout.splitlines() if line.startswith(f"{name}-")]
-
-
-def commands_in(namespace):
-    """Names of the programs that run in a namespace."""
-    result = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True,
-                            check=False)
-    names = []
-    for process in result.stdout.split():
-        with contextlib.suppress(OSError), open(f"/proc/{process}/comm", encoding="utf-8") as file:
-            names.append(file.read().strip())
-    return names
-
-
-def wait_for(condition, what):
-    limit = time.monotonic() + TIMEOUT
-    while not condition():
-        if time.monotonic() > limit:
-            raise AssertionError(f"waited in vain for {what}, {TIMEOUT} s")
-        time.sleep(0.05)
 
 
 def quota_groups():
     """Folders of the control groups of this test's cluster."""
     return sorted(glob.glob(f"/sys/fs/cgroup/**/emulated-cluster.{NAME}.*", recursive=True))
-
-
-def read_fields(path):
-    """A file of lines `name number`."""
-    with open(path, encoding="ascii") as file:
-        return {words[0]: int(words[1]) for words in map(str.split, file)}
 
 
 def control_settings():
@@ -107,52 +39,17 @@ def control_settings():
     return settings
 
 
-def delete_namespace(name):
-    """And the mount that `ip` made for the first one, once there is none."""
-    subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
-    with contextlib.suppress(OSError):
-        if not os.listdir("/run/netns"):
-            subprocess.run(["umount", "/run/netns"], capture_output=True, check=False)
-
-
-def why_no_cluster():
-    """A thing that this user or machine lacks for a cluster; None if nothing."""
-    if os.geteuid() != 0:
-        return "this user is not root"
-    for tool in ("ip", "tc", "unshare"):
-        if shutil.which(tool) is None:
-            return f"{tool} is not installed"
-    probe = f"{NAME}-probe"
-    try:
-        for command in (["ip", "netns", "add", probe],
-                        ["ip", "-n", probe, "link", "add", "end1", "type", "veth"],
-                        ["ip", "-n", probe, "link", "add", "switch", "type", "bridge"],
-                        ["tc", "-n", probe, "qdisc", "add", "dev", "end1", "root", "tbf", "rate",
-                         "1mbit", "burst", "10kb", "limit", "1mb"]):
-            result = subprocess.run(command, capture_output=True, text=True, check=False)
-            if result.returncode != 0:
-                return f"{' '.join(command)}: {result.stderr.strip()}"
-    finally:
-        delete_namespace(probe)
-    return None
-
-
-WHY_NO_CLUSTER = why_no_cluster()
-
-
-class Refusals(unittest.TestCase):
-    def assert_refused(self, result, *parts):
-        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
-        self.assertEqual(result.stderr.count("emulated-cluster: error:"), 1, result.stderr)
-        for part in parts:
-            self.assertIn(part, result.stderr)
+def read_fields(path):
+    """A file of lines `name number`."""
+    with open(path, encoding="ascii") as file:
+        return {words[0]: int(words[1]) for words in map(str.split, file)}
 
 
 class WordsTest(Refusals):
     def test_help_has_examples(self):
         result = run("--help")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
-        for command in ("up", "run", "status", "measure", "down"):
+        for command in ("up", "run", "vary", "traffic", "status", "measure", "down"):
             own_help = run(command, "--help")
             self.assertEqual(own_help.returncode, 0)
             self.assertRegex(own_help.stdout, rf"Examples:\n(.*\n)*  emulated-cluster {command}")
@@ -160,8 +57,8 @@ class WordsTest(Refusals):
 
     def test_bad_words(self):
         for words, parts in (
-                ([], ["no command", "up, run, status, measure, down"]),
-                (["start"], ["'start'", "up, run, status, measure, down"]),
+                ([], ["no command", "up, run, vary, traffic, status, measure, down"]),
+                (["start"], ["'start'", "up, run, vary, traffic, status, measure, down"]),
                 (["up"], ["number of hosts is missing", "2 to 64"]),
                 (["up", "two"], ["'two'", "2 to 64"]),
                 (["up", "1"], ["'1'", "2 to 64"]),
@@ -170,17 +67,18 @@ class WordsTest(Refusals):
                 (["up", "2", "--speed", "1gbit"], ["'--speed'", "--rate"]),
                 (["up", "2", "--rate"], ["--rate needs a value"]),
                 (["up", "3", "--rate", "1gbit,1gbit"], ["2 rates for 3 hosts"]),
-                (["up", "2", "--rate", "1gbit,"], ["rate ''"]),
-                (["up", "2", "--rate", "fast"], ["'fast'", "200mbit"]),
+                (["up", "2", "--rate", "1gbit,"], ["--rate ''"]),
+                (["up", "2", "--rate", "fast"], ["--rate 'fast'", "200mbit"]),
                 (["up", "2", "--rate", "100"], ["'100'", "200mbit"]),
                 (["up", "2", "--rate", "10mbps"], ["'10mbps'", "200mbit"]),
-                (["up", "2", "--rate", "0mbit"], ["'0mbit'", "100kbit to 100gbit"]),
+                (["up", "2", "--rate", "0mbit"], ["--rate '0mbit'", "100kbit to 100gbit"]),
                 (["up", "2", "--rate", "99kbit"], ["'99kbit'", "100kbit to 100gbit"]),
                 (["up", "2", "--rate", "100.001gbit"], ["100kbit to 100gbit"]),
                 (["up", "2", "--mtu", "100"], ["--mtu '100'", "576 to 9000"]),
                 (["up", "2", "--burst", "1kb"], ["--burst '1kb'", "1514"]),
                 (["up", "2", "--burst", "many"], ["--burst 'many'", "64kb"]),
-                (["up", "2", "--queue", "1kb"], ["--queue '1kb'", "131072"]),
+                (["up", "2", "--queue", "5kb"], ["--queue '5kb'", "6056"]),
+                (["up", "2", "--mtu", "9000", "--queue", "32kb"], ["--queue '32kb'", "36056"]),
                 (["up", "2", "--net", "10.1.2.3/8"], ["10.1.2.3/8", "10.77.0.0/24"]),
                 (["up", "2", "--net", "10.300.0.0/24"], ["10.300.0.0/24", "255"]),
                 (["up", "2", "--net", "127.0.0.0/24"], ["127.0.0.0/24"]),
@@ -218,7 +116,8 @@ class WordsTest(Refusals):
 
     def test_other_users(self):
         options = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
-        for command in (["up", "2"], ["run", "true"], ["status"], ["measure"], ["down"]):
+        for command in (["up", "2"], ["run", "true"], ["vary", "h1", "--stop"],
+                        ["traffic", "h1", "--stop"], ["status"], ["measure"], ["down"]):
             with self.subTest(command[0]):
                 try:
                     result = run(*command, cwd="/", **options)
@@ -299,31 +198,13 @@ class QuotaFilesTest(unittest.TestCase):
                          [sorted([alive, stale]), [stale]])
 
 
-@unittest.skipIf(WHY_NO_CLUSTER, f"no cluster can be made here: {WHY_NO_CLUSTER}")
-class ClusterTest(Refusals):
+class ClusterTest(OneClusterTest):
     def setUp(self):
+        super().setUp()
         self.settings = control_settings()
-        self.addCleanup(run, "down", "--name", NAME)
 
     def tearDown(self):
         self.assertEqual(control_settings(), self.settings, "of the machine")
-
-    def own(self, command, *arguments, **options):
-        """Runs a command on the cluster of this test."""
-        if command == "up":
-            arguments = ("--net", f"{NET}.0/24", *arguments)
-        return run(command, "--name", NAME, *arguments, **options)
-
-    def done(self, command, *arguments):
-        """Standard output of a command that must do its work."""
-        result = self.own(command, *arguments)
-        if "needs mpirun of Open MPI 4" in result.stderr:
-            self.skipTest(result.stderr.strip())
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        return result.stdout
-
-    def status(self):
-        return json.loads(self.done("status", "--json"))["hosts"]
 
     def check_payload(self, host, expected):
         for direction in ("sent", "received"):
@@ -538,7 +419,8 @@ while not os.path.exists(os.path.join(sys.argv[1], "end")): time.sleep(0.05)
         self.assertEqual(quota_groups(), [])
 
     def test_nothing_is_up(self):
-        for command in (["run", "true"], ["status"], ["measure"]):
+        for command in (["run", "true"], ["vary", "h1", "--stop"], ["traffic", "h1", "--stop"],
+                        ["status"], ["measure"]):
             self.assert_refused(self.own(*command), f"no cluster '{NAME}' is up")
         self.assertIn("No cluster", self.done("down"))
 
@@ -582,8 +464,8 @@ while not os.path.exists(os.path.join(sys.argv[1], "end")): time.sleep(0.05)
         foreign = f"{NAME}-h1"
         subprocess.run(["ip", "netns", "add", foreign], check=True)
         try:
-            for command in (["up", "2"], ["up", "2", "--replace"], ["run", "true"], ["status"],
-                            ["measure"], ["down"]):
+            for command in (["up", "2"], ["up", "2", "--replace"], ["run", "true"],
+                            ["vary", "h1", "--stop"], ["status"], ["measure"], ["down"]):
                 self.assert_refused(self.own(*command), foreign, "not made by emulated-cluster")
             self.assertEqual(namespaces(NAME), [foreign])
         finally:
@@ -603,7 +485,4 @@ while not os.path.exists(os.path.join(sys.argv[1], "end")): time.sleep(0.05)
 
 
 if __name__ == "__main__":
-    # Whoever starts this in the background may have it ignore Ctrl-C, which commands would inherit.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    ran = unittest.main(verbosity=2, exit=False).result
-    sys.exit(1 if not ran.wasSuccessful() else 77 if WHY_NO_CLUSTER else 0)
+    main()
