@@ -191,7 +191,7 @@ std::vector<Network::GradientSum> Network::gradient_sums() const {
       if (declared.composition.present() || declared.per_node) continue;
       begin = std::min(begin, state_.parameters.offset(static_cast<int>(p)));
     }
-    // What is final at last is summed then.
+    // The gradients that are final last are summed then.
     const bool is_last = begin == 0;
     if (is_last || (end - begin) * bytes_of(DType::kF32) < kLeastBytes) continue;
     sums.push_back({b, begin, end});
