@@ -171,8 +171,18 @@ void run_comparison(const BenchArguments& arguments, TrainOptions options,
   });
 }
 
+TrainOptions wanted_run(const BenchArguments& arguments) {
+  if (arguments.compare.empty()) return arguments.flags.resolve();
+  std::vector<ExchangeOptions> exchanges;
+  for (const ComparedMode& mode :
+       compared_modes(arguments.compare, arguments.flags.train.exchange_options())) {
+    exchanges.push_back(mode.exchange);
+  }
+  return arguments.flags.resolve_with(exchanges, "--compare " + arguments.compare);
+}
+
 void run_bench(const BenchArguments& arguments) {
-  const TrainOptions wanted = arguments.flags.resolve();
+  const TrainOptions wanted = wanted_run(arguments);
   require_node_per_rank(arguments.flags.transport, arguments.flags.dataset);
   if (!arguments.compare.empty()) {
     if (!arguments.flags.plan.empty()) {

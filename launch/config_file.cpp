@@ -105,12 +105,17 @@ void apply(CLI::Option& option, const toml::key& key, const toml::node& node,
               key.str(), full_name(command), did_you_mean(key.str(), keys), fmt::join(keys, ", "));
 }
 
+// The options whose values files have said, of `command` and its relatives.
+std::set<const CLI::Option*>& said_by_files(const CLI::App& command);
+
 // Checks one key against `command`; sets the option if `use` and the command line left it open.
 void read_option(const toml::key& key, const toml::node& node, CLI::App& command, bool use,
                  const std::string& file) {
   CLI::Option* option = find_option(command, key.str());
   if (option == nullptr) fail_unknown(key, command, file);
-  if (use && option->empty()) apply(*option, key, node, file);
+  if (!use || !option->empty()) return;
+  apply(*option, key, node, file);
+  said_by_files(command).insert(option);
 }
 
 // How ranks are started: a run may go on with others than those that it began with.
@@ -140,6 +145,8 @@ bool is_of_run(const std::filesystem::path& file) {
 class ConfigFile : public CLI::Config {
  public:
   explicit ConfigFile(CLI::App& program) : program_(program) {}
+
+  std::set<const CLI::Option*> said;
 
   std::string to_config(const CLI::App* command, bool defaults, bool /*descriptions*/,
                         std::string /*prefix*/) const override {
@@ -181,6 +188,12 @@ class ConfigFile : public CLI::Config {
 
   CLI::App& program_;
 };
+
+std::set<const CLI::Option*>& said_by_files(const CLI::App& command) {
+  const CLI::App* program = &command;
+  while (program->get_parent() != nullptr) program = program->get_parent();
+  return dynamic_cast<ConfigFile&>(*program->get_config_formatter()).said;
+}
 
 std::string quoted(const std::string& text) {
   std::ostringstream out;
@@ -236,6 +249,10 @@ CLI::App* selected_command(CLI::App& program) {
     selected = level->get_subcommands().front();
   }
   return selected;
+}
+
+bool is_said_by_file(const CLI::App& command, const CLI::Option& option) {
+  return said_by_files(command).contains(&option);
 }
 
 namespace {

@@ -25,6 +25,9 @@ void add_config_option(CLI::App& program);
 // in --run-dir was given. What is wrong with its config.toml is an error as in --config.
 void take_options_of_run(CLI::App& command);
 
+// Whether the value of an option of `command` comes from such a file, not from the command line.
+bool is_said_by_file(const CLI::App& command, const CLI::Option& option);
+
 // The subcommand that the command line asks for, the innermost of several ("merge" of "trace
 // merge"); null if there is none.
 CLI::App* selected_command(CLI::App& program);

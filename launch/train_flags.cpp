@@ -2,6 +2,7 @@
 
 #include "engine/models/model_options.hpp"
 #include "engine/training/option_table.hpp"
+#include "launch/config_file.hpp"
 #include "launch/option_flags.hpp"
 #include "launch/transport_flags.hpp"
 
@@ -42,6 +43,7 @@ std::string messages_of(const std::string& transport) {
 }
 
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
+  flags.command = &command;
   command.add_option("dataset", flags.dataset, "Dataset folder")->required()->type_name("DIR");
   for (const auto& row : train_options()) {
     if (row.group == "Results" || row.name == "split-index") continue;
@@ -52,8 +54,46 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   add_plan_flag(command, flags);
 }
 
+namespace {
+
+// The training options that somebody wants: those of the command line, and those of files that are
+// not what they are by default, unless the command line names another exchange mode than the file.
+std::vector<GivenOption> wanted_options(const CLI::App& command) {
+  const auto is_typed = [&](const CLI::Option& option) {
+    return !option.empty() && !is_said_by_file(command, option);
+  };
+  const bool mode_is_typed = is_typed(*command.get_option("--exchange"));
+  std::vector<GivenOption> wanted;
+  for (const auto& row : train_options()) {
+    const CLI::Option* option = command.get_option_no_throw("--" + row.name);
+    if (option == nullptr || option->empty()) continue;
+    const std::string value = option->results().back();
+    const bool says_something = !mode_is_typed && value != option->get_default_str();
+    if (is_typed(*option) || says_something) wanted.push_back({row.name, value});
+  }
+  return wanted;
+}
+
+}  // namespace
+
 TrainOptions TrainFlags::resolve() const {
+  const ExchangeOptions own = train.exchange_options();
+  return resolve_with(std::span(&own, 1), "--exchange " + own.mode);
+}
+
+TrainOptions TrainFlags::resolve_with(std::span<const ExchangeOptions> modes,
+                                      const std::string& choice) const {
   check_options(train);
+  if (command != nullptr) {
+    std::vector<TrainOptions> runs;
+    for (const ExchangeOptions& mode : modes) {
+      TrainOptions& run = runs.emplace_back(train);
+      run.exchange = mode.mode;
+      run.message_bits = mode.message_bits;
+      run.sending = mode.sending;
+    }
+    require_effect(wanted_options(*command), runs, choice);
+  }
   TrainOptions options = train;
   options.messages = messages_of(transport.name);
   return options;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
 #include <string>
 
 #include "engine/comm/transport.hpp"
@@ -19,10 +20,15 @@ struct TrainFlags {
   PartitionFlags partition;
   std::uint64_t partition_seed = 1;
   TransportOptions transport;
-  std::string plan;  // file that fixes partition, algebra and bits
+  std::string plan;                   // file that fixes partition, algebra and bits
+  const CLI::App* command = nullptr;  // whose options of messages were given; null: it has none
 
   // Throws Error{kOption} for combinations that make no sense.
   TrainOptions resolve() const;
+  // The same without the exchange mode, instead of which a command trains others: `modes`, chosen
+  // by the option `choice`.
+  TrainOptions resolve_with(std::span<const ExchangeOptions> modes,
+                            const std::string& choice) const;
   // A seed of its own: runs with other weights share one partition on disk.
   PartitionOptions resolve_partition() const {
     return partition.resolve(partition_seed, train.split_index);

@@ -1,5 +1,7 @@
 #include "engine/training/option_table.hpp"
 
+#include <array>
+
 #include "engine/models/model_options.hpp"
 #include "engine/program/parameter_groups.hpp"
 #include "kernels/registry.hpp"
@@ -300,6 +302,30 @@ Table make_table() {
   return table;
 }
 
+// Options that change nothing but in some exchange modes, or with some --bits.
+constexpr std::array<std::string_view, 7> kOfModes = {
+    "rate", "every", "stagger", "bound", "oldest", "shift", "synchronous-every"};
+constexpr std::array<std::string_view, 3> kOfBits = {"reassign-every", "lambda", "sensitivity"};
+
+// The modes, each as it usually is, or the choices of bits with which the option counts.
+std::vector<std::string> where_it_counts(const TrainRow& row, bool of_modes) {
+  std::vector<std::string> names;
+  const auto try_it = [&](const std::string& name, const std::string& mode, const char* bits) {
+    TrainOptions options;
+    options.exchange = mode;
+    if (bits != nullptr) options.message_bits.bits = parse_bits(bits);
+    if (row.recorded(options)) names.push_back(name);
+  };
+  if (of_modes) {
+    for (const std::string& mode : exchange_modes()) {
+      try_it(mode, mode, exchange_mode(mode).usual_bits);
+    }
+  } else {
+    for (const std::string& bits : bit_names()) try_it(bits, kModeOfBits, bits.c_str());
+  }
+  return names;
+}
+
 }  // namespace
 
 const OptionTable<TrainOptions>& train_options() {
@@ -313,6 +339,19 @@ Json planned_options(const TrainOptions& options) {
     if (is_made_for(row, options)) result[row.name] = option_json(row, options);
   }
   return result;
+}
+
+void require_effect(std::span<const GivenOption> given, std::span<const TrainOptions> runs,
+                    const std::string& choice) {
+  for (const GivenOption& option : given) {
+    const bool of_modes = std::ranges::count(kOfModes, option.name) > 0;
+    if (!of_modes && std::ranges::count(kOfBits, option.name) == 0) continue;
+    const TrainRow& row = option_named(train_options(), option.name);
+    if (std::ranges::any_of(runs, row.recorded)) continue;
+    fail_option("--{} {}: has no effect with {}; it is for --{} {}", option.name, option.value,
+                choice, of_modes ? "exchange" : "bits",
+                fmt::join(where_it_counts(row, of_modes), ", "));
+  }
 }
 
 }  // namespace atl

@@ -118,6 +118,48 @@ class ExchangeModesTest(OneFolderTest):
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("--exchange stale", result.stderr)
 
+    def test_options_of_other_modes_are_named(self):
+        for options, words in (
+                (["--every", "5"], ["--every 5", "--exchange exact", "for --exchange periodic"]),
+                # Also at their defaults.
+                (["--exchange", "periodic", "--rate", "0.1"],
+                 ["--rate 0.1", "--exchange periodic", "for --exchange sampled"]),
+                (["--exchange", "stale", "--stagger", "off"], ["--stagger off", "for --exchange periodic"]),
+                (["--bits", "4", "--bound", "1"], ["--bound 1", "quantized", "for --exchange skip"]),
+                (["--exchange", "sampled", "--oldest", "3"], ["--oldest 3", "for --exchange skip"]),
+                (["--exchange", "none", "--shift", "off"], ["--shift off", "stale, periodic, skip"]),
+                (["--exchange", "compensated", "--synchronous-every", "0"],
+                 ["--synchronous-every 0", "compensated", "for --exchange stale"]),
+                (["--bits", "4", "--lambda", "0.3"], ["--lambda 0.3", "for --bits adaptive"]),
+                (["--bits", "4", "--reassign-every", "3"],
+                 ["--reassign-every 3", "for --bits random, adaptive"])):
+            result = run([*TRAIN, *options, "--epochs", "1", "--run-dir", "none"], self.folder)
+            self.assertEqual(result.returncode, 2, f"{options}: {result.stderr}")
+            for word in words:
+                self.assertIn(word, result.stderr)
+        bench = ["bench", "data", *TRAIN[2:8], "--warmup", "0", "--epochs", "1", "--compare"]
+        result = run([*bench, "exact,sampled", "--every", "5"], self.folder)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        for word in ("--every 5", "--compare exact,sampled", "for --exchange periodic"):
+            self.assertIn(word, result.stderr)
+        result = run([*bench, "exact,periodic", "--every", "5"], self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_files_of_runs_with_another_mode(self):
+        """A file may hold defaults of every option; a mode on the command line counts more."""
+        self.train("filed", "--exchange", "periodic", "--every", "3", "--epochs", "1")
+        for file, options, code in (("config.toml", [], 0), ("config.resolved.toml", [], 0),
+                                    ("config.toml", ["--exchange", "exact"], 0),
+                                    ("config.toml", ["--exchange", "exact", "--every", "3"], 2)):
+            result = run(["train", "data", "--config", f"filed/{file}", *options, "--run-dir", "none"],
+                         self.folder)
+            self.assertEqual(result.returncode, code, f"{file} {options}: {result.stderr}")
+        with open(os.path.join(self.folder, "odd.toml"), "w", encoding="utf-8") as file:
+            file.write("exchange = 'exact'\nevery = 3\n")
+        result = run(["train", "data", "--config", "odd.toml", "--run-dir", "none"], self.folder)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("--every 3", result.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
