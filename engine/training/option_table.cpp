@@ -303,8 +303,15 @@ Table make_table() {
 }
 
 // Options that change nothing but in some exchange modes, or with some --bits.
-constexpr std::array<std::string_view, 7> kOfModes = {
-    "rate", "every", "stagger", "bound", "oldest", "shift", "synchronous-every"};
+constexpr std::array<std::string_view, 9> kOfModes = {"rate",
+                                                      "every",
+                                                      "stagger",
+                                                      "bound",
+                                                      "oldest",
+                                                      "drift-limit",
+                                                      "staleness-weight",
+                                                      "shift",
+                                                      "synchronous-every"};
 constexpr std::array<std::string_view, 3> kOfBits = {"reassign-every", "lambda", "sensitivity"};
 
 // The modes, each as it usually is, or the choices of bits with which the option counts.
