@@ -30,10 +30,12 @@ void Reducer::sum(MatrixView values, const char* what, int epoch) {
 }
 
 bool Reducer::prepare_sums(std::size_t count, DType dtype) {
-  if (transport_.size() == 1 || device_ != nullptr || !backend_.host_accessible() ||
-      dtype != DType::kF32) {
-    return false;
-  }
+  if (transport_.size() == 1 || count == 0) return false;
+  // Ranks of one job may have backends of several kinds.
+  const bool possible = device_ == nullptr && backend_.host_accessible() && dtype == DType::kF32;
+  std::int64_t impossible = possible ? 0 : 1;
+  transport_.all_reduce(std::span(&impossible, 1), {"sums beside computing"});
+  if (impossible > 0) return false;
   while (own_transports_.size() < count) {
     own_transports_.push_back(transport_.split(0, fmt::format("sum {}", own_transports_.size())));
   }

@@ -33,8 +33,8 @@ class Reducer {
   // traces and time-outs. The host waits only where a sum passes through its memory.
   void sum(std::span<double> values, const char* what, int layer, int epoch);
   void sum(MatrixView values, const char* what, int epoch);  // f32 or f64, stored without gaps
-  // Whether sums of values of this type can go on beside computing: the host must see them, and
-  // there must be other ranks. If so, makes a transport for each of so many. Collective.
+  // Whether sums of values of this type can go on beside computing: the hosts of all ranks must see
+  // them, and there must be other ranks. If so, makes a transport for each of so many. Collective.
   bool prepare_sums(std::size_t count, DType dtype);
   // Begins the sum of a part of a row of f32 values, the next of those prepared, which
   // finish_sums() ends. Until then nobody may write the part.

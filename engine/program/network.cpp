@@ -296,12 +296,14 @@ class Network::Runner final : public kernels::TakesEach<Runner, Requests> {
 // An error abandons what is under way as it unwinds: its owners must not wait for it then.
 struct Network::Abandoned {
   std::vector<UnderWay>& under_way;
+  std::size_t& begun_sums;
   Reducer& reducer;
   int errors = std::uncaught_exceptions();
   ~Abandoned() {
     if (std::uncaught_exceptions() <= errors) return;
     under_way.clear();
     reducer.abandon_sums();
+    begun_sums = 0;
   }
 };
 
@@ -314,7 +316,7 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
   const Round& round = execution.round;
   RankViews views = views_of(pass, round);
   Runner runner(*this, execution);
-  const Abandoned abandoned{under_way_, rank_.reducer};
+  const Abandoned abandoned{under_way_, begun_sums_, rank_.reducer};
   for (const Block& block : blocks) {
     if (options_.poisons_dead_values) poison_dead(pass, block);
     const Scope& scope = pass.program.scopes[static_cast<std::size_t>(block.scope)];

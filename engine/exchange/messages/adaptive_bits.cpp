@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <ranges>
 
 #include "base/log.hpp"
 #include "engine/comm/max_over_ranks.hpp"
@@ -123,7 +125,7 @@ class AdaptiveBits final : public MessagePolicy {
   std::map<int, MessageCodes> received_;  // the same, where periods are chosen
   std::map<int, Drift> drift_;            // of all ranks, by slot
   std::map<int, bool> as_stored_;         // on all ranks, by slot
-  bool takes_turns_ = false;              // some message of some rank is not sent in all epochs
+  std::map<int, bool> takes_turns_;       // some message of some rank isn't sent in all epochs
   std::map<int, Restored> restored_;
 };
 
@@ -155,13 +157,15 @@ void AdaptiveBits::set_uniform(MessageChannel& channel, int bits) {
 void AdaptiveBits::agree(std::span<MessageChannel* const> channels,
                          std::span<const MessageCodes> codes, int epoch) {
   std::vector<MessageCodes> received = tell_receivers(rank_.transport, channels, codes, epoch);
-  // By channel, messages that are not exact; and messages that are not sent in all epochs.
-  std::vector<double> counts(channels.size() + 1, 0.0);
+  // By channel, messages that are not exact, and messages that are not sent in all epochs.
+  std::vector<double> counts(2 * channels.size(), 0.0);
+  const std::span exact = std::span(counts).first(channels.size());
+  const std::span turns = std::span(counts).last(channels.size());
   for (std::size_t c = 0; c < channels.size(); ++c) {
     for (const std::uint8_t code : codes[c]) {
       const MessageChoice choice = choice_of(code);
-      if (choice.period > 1) counts.back() += 1;
-      if (choice.period > 1 || choice.bits < kWireBits.back()) counts[c] += 1;
+      if (choice.period > 1) turns[c] += 1;
+      if (choice.period > 1 || choice.bits < kWireBits.back()) exact[c] += 1;
     }
   }
   rank_.transport.all_reduce(std::span(counts), {"bit-width assignment"});
@@ -170,10 +174,10 @@ void AdaptiveBits::agree(std::span<MessageChannel* const> channels,
     current_[slot] = codes[c];
     received_[slot] = std::move(received[c]);
     // Epochs that only measure leave the rows that are kept alone.
-    as_stored_[slot] = counts[c] == 0 && epoch - first_epoch_ >= kWarmupEpochs;
+    as_stored_[slot] = exact[c] == 0 && (is_exact() || epoch - first_epoch_ >= kWarmupEpochs);
+    takes_turns_[slot] = turns[c] > 0;
     set_turn(*channels[c], epoch);
   }
-  takes_turns_ = takes_turns_ || counts.back() > 0;
 }
 
 void AdaptiveBits::set_turn(MessageChannel& channel, int epoch) {
@@ -208,6 +212,9 @@ void AdaptiveBits::start_anew(int slot) {
   restored_.clear();
   measurements_.forget_all();
   movement_.forget_all();
+  takes_turns_.clear();
+  as_stored_.clear();
+  drift_.clear();
   first_epoch_ = 0;
   // Times of other messages; but what the user gave counts, unless it is the resumed run's own and
   // knows nothing of these.
@@ -314,7 +321,8 @@ double AdaptiveBits::variance(const MessageChannel& channel, MessageChoice choic
 void AdaptiveBits::add_choices(const MessageChannel& channel, Choices& choices,
                                ChannelProblem& problem) const {
   const Channel& about = channel.channel();
-  const Drift& drift = chooses_periods() ? drift_.at(2 * about.number) : Drift{};
+  const auto found = drift_.find(2 * about.number);  // forward
+  const Drift drift = found == drift_.end() ? Drift{} : found->second;
   // The exact choice comes last.
   for (std::size_t p = kMessagePeriods.size(); p-- > 0;) {
     const int period = kMessagePeriods[p];
@@ -411,7 +419,6 @@ ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels
   max_over_ranks(figures);
   choice.solver_ms = figures[0];
   for (std::size_t c = 1; auto& [slot, times] : choice.channels) times.wire_ms = figures[c++];
-  takes_turns_ = false;
   agree(all, codes, epoch + 1);
   return choice;
 }
@@ -423,7 +430,10 @@ std::span<const std::uint8_t> AdaptiveBits::codes(int slot) const {
 
 int AdaptiveBits::settled_epochs(int epoch) const {
   if (is_exact()) return kAlwaysSettled;
-  if (first_epoch_ == 0 || takes_turns_) return 1;
+  if (first_epoch_ == 0 ||
+      std::ranges::any_of(takes_turns_ | std::views::values, std::identity())) {
+    return 1;
+  }
   const int done = epoch - first_epoch_ + 1;
   if (done <= kWarmupEpochs) return 1;
   return options_.reassign_every - (done - kWarmupEpochs - 1) % options_.reassign_every;
@@ -440,8 +450,9 @@ bool AdaptiveBits::end_epoch(const Round& round, MessageChannels& channels,
     return true;
   }
   if ((done - kWarmupEpochs) % options_.reassign_every != 0) {
-    if (!takes_turns_) return false;
-    for (const auto& [slot, channel] : channels) set_turn(*channel, round.epoch + 1);
+    for (const auto& [slot, channel] : channels) {
+      if (takes_turns_[slot]) set_turn(*channel, round.epoch + 1);
+    }
     return false;
   }
   measurements_.observe_rounding(channels);

@@ -87,14 +87,13 @@ void SentRows::set_shifted(const DistributedOperator& op,
   mean_.values = mean_values_.span();
 }
 
-void SentRows::prepare(Queue& queue, const DistributedOperator& op, RowRange messages, MatrixView x,
+void SentRows::prepare(Queue& queue, const DistributedOperator& op, MatrixView x,
                        std::span<const float> scale, MatrixView shift) {
   Backend& backend = rank_.backend;
-  const MatrixView copies = copies_.view().rows_in(messages);
-  const MatrixView kept = kept_.view().rows_in(messages);
-  const auto rows = op.send_rows.subspan(static_cast<std::size_t>(messages.begin),
-                                         static_cast<std::size_t>(messages.size()));
-  backend.run(queue, kernels::GatherRows{x.rows_in({0, op.sendable()}), rows, scale, copies});
+  const MatrixView copies = copies_.view();
+  const MatrixView kept = kept_.view();
+  backend.run(queue,
+              kernels::GatherRows{x.rows_in({0, op.sendable()}), op.send_rows, scale, copies});
   if (rule_.measures_drift) square_copies(queue, size_);
   if (rule_.sends == MessageRule::Sends::kCorrected) {
     backend.run(queue, kernels::Combine{1, copies, 1, kept, copies});
@@ -113,22 +112,21 @@ void SentRows::prepare(Queue& queue, const DistributedOperator& op, RowRange mes
   if (rule_.measures_drift) square_copies(queue, moved_);
 }
 
-void SentRows::update(Queue& queue, RowRange messages, std::span<const std::byte> packets,
-                      const UnpackList& list) {
+void SentRows::update(Queue& queue, std::span<const std::byte> packets, const UnpackList& list) {
   Backend& backend = rank_.backend;
+  const MatrixView kept = kept_.view();
   if (rule_.sends == MessageRule::Sends::kRows) {
-    backend.run(queue, kernels::DequantizeRows{packets, list, kept_.view()});
+    backend.run(queue, kernels::DequantizeRows{packets, list, kept});
     return;
   }
-  const MatrixView kept = kept_.view().rows_in(messages);
-  const MatrixView decoded = decoded_.view().rows_in(messages);
+  const MatrixView decoded = decoded_.view();
   // Nothing arrives of the others.
   if (std::ssize(list.rows) < decoded.rows) backend.run(queue, kernels::FillZero{decoded});
-  backend.run(queue, kernels::DequantizeRows{packets, list, decoded_.view()});
+  backend.run(queue, kernels::DequantizeRows{packets, list, decoded});
   if (rule_.sends == MessageRule::Sends::kDifferences) {
     backend.run(queue, kernels::Combine{1, kept, 1, decoded, kept});
   } else {
-    backend.run(queue, kernels::Combine{1, copies_.view().rows_in(messages), -1, decoded, kept});
+    backend.run(queue, kernels::Combine{1, copies_.view(), -1, decoded, kept});
   }
 }
 

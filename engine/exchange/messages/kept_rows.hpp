@@ -36,16 +36,14 @@ class SentRows {
   SentRows(const Rank& rank, const DistributedOperator& op, std::int64_t cols, DType storage,
            const MessageRule& rule, std::vector<float> scores);
 
-  // Before packing: copies rows of x, times `scale`, and makes of them what the rule sends.
-  // messages: those that are prepared; where the rule shifts, all. shift [ranks, cols], where the
-  // rule shifts: by what the kept rows of each peer move.
-  void prepare(Queue& queue, const DistributedOperator& op, RowRange messages, MatrixView x,
+  // Before packing: copies rows of x, times `scale`, and makes of them what the rule sends. shift
+  // [ranks, cols], where the rule shifts: by what the kept rows of each peer move.
+  void prepare(Queue& queue, const DistributedOperator& op, MatrixView x,
                std::span<const float> scale, MatrixView shift);
   // Packed in place of rows of x: differences, or corrected rows.
   MatrixView copies() { return copies_.view(); }
-  // After packing: what arrives of these messages is what is kept. list: of those that are sent.
-  void update(Queue& queue, RowRange messages, std::span<const std::byte> packets,
-              const UnpackList& list);
+  // After packing: what arrives of the messages is what is kept.
+  void update(Queue& queue, std::span<const std::byte> packets, const UnpackList& list);
 
   // Which messages are shifted from now on.
   void set_shifted(const DistributedOperator& op, const std::vector<std::uint8_t>& shifted);

@@ -14,8 +14,6 @@ namespace {
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 // Share of differences that is lost at most: more would be no message.
 constexpr double kMostLost = 0.95;
-// So many bytes of each matrix stay in a core's cache from one operation of packing to the next.
-constexpr std::int64_t kBlockBytes = std::int64_t{128} << 10;
 }  // namespace
 
 // An exchange under way: waits, unpacks and fills the halo rows of x.
@@ -200,44 +198,6 @@ RoundingSpec MessageChannel::rounding(const Round& round) const {
   return rounding;
 }
 
-void MessageChannel::pack_copies(Queue& queue, MatrixView x, std::span<const float> scale,
-                                 const RoundingSpec& rounding, std::span<std::byte> sent,
-                                 const PackTrace& trace) {
-  const std::int64_t all = op_.halo.sent_rows();
-  const MatrixView copies = sent_rows_->copies();
-  const std::int64_t row = std::max<std::int64_t>(copies.stride * bytes_of(copies.dtype), 1);
-  // A mean is over all rows.
-  const bool in_blocks = rank_.backend.host_accessible() && !shifts();
-  const std::int64_t step = in_blocks ? std::max<std::int64_t>(kBlockBytes / row, 1) : all;
-  const PackList list = sent_.pack_list();
-  const UnpackList kept = sent_.unpack_list();
-  const std::vector<LocalId>& messages = sent_.groups().rows;  // that are sent
-  std::size_t end = 0;
-  for (std::int64_t begin = 0; begin == 0 || begin < all;
-       begin += std::max<std::int64_t>(step, 1)) {
-    const RowRange block{begin, std::min(begin + step, all)};
-    sent_rows_->prepare(queue, op_, block, x, scale, memory_->sent_shift.view());
-    const std::size_t first = end;
-    while (end < messages.size() && to_index(messages[end]) < block.end) ++end;
-    const std::size_t count = end - first;
-    rank_.backend.run(queue, kernels::QuantizeRows{
-                                 copies,
-                                 {list.rows.subspan(first, count),
-                                  list.first.subspan(first, count + 1), list.offset, list.bits},
-                                 {},
-                                 rounding,
-                                 sent,
-                                 {trace.range.subspan(first, count), trace.variance, trace.bad}});
-    if (in_blocks && bad_row_.span()[0] != kNone) {
-      bad_row_.span()[0] += static_cast<std::int64_t>(first);
-      return;
-    }
-    sent_rows_->update(queue, block, sent,
-                       {kept.rows.subspan(first, count), kept.offset.subspan(first, count),
-                        kept.bits.subspan(first, count)});
-  }
-}
-
 void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& round) {
   const TraceTag tag{round.epoch, channel_.layer, rank_.transport.rank(), -1, channel_.number};
   const ScopedSpan span(rank_.trace, "pack", tag, to_string(channel_.direction), SpanOf::kHost);
@@ -252,19 +212,17 @@ void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& ro
   packing_clock_ = rank_.trace.clock() == nullptr ? nullptr : packets.packing_clock();
   packing_begin_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
   make_sums(rank_.backend, queue, op_, x);
-  const RowRange all{0, op_.halo.sent_rows()};
+  if (sender_keeps()) sent_rows_->prepare(queue, op_, x, scale, memory_->sent_shift.view());
   if (sends_copies()) {
-    pack_copies(queue, x, scale, rounding(round), sent, trace);
+    rank_.backend.run(
+        queue, kernels::QuantizeRows{
+                   sent_rows_->copies(), sent_.pack_list(), {}, rounding(round), sent, trace});
   } else {
-    const MatrixView shift = memory_->sent_shift.view();
-    if (sender_keeps()) sent_rows_->prepare(queue, op_, all, x, scale, shift);
     rank_.backend.run(
         queue, kernels::QuantizeRows{x.rows_in({0, op_.sendable()}), sent_.pack_list(), scale,
                                      rounding(round), sent, trace});
-    if (sender_keeps()) {
-      sent_rows_->update(queue, all, sent, sent_.unpack_list());
-    }
   }
+  if (sender_keeps()) sent_rows_->update(queue, sent, sent_.unpack_list());
   packing_end_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
   // On a device this would wait for the packing; require_sendable() comes after the epoch there.
   if (rank_.backend.host_accessible()) require_sendable(round.epoch);

@@ -104,9 +104,6 @@ class MessageChannel {
   bool sends_copies() const { return !is(MessageRule::Sends::kRows); }
   RoundingSpec rounding(const Round& round) const;
   void pack(PacketTransfer& packets, MatrixView x, const Round& round);
-  // The same where copies of rows are sent.
-  void pack_copies(Queue& queue, MatrixView x, std::span<const float> scale,
-                   const RoundingSpec& rounding, std::span<std::byte> sent, const PackTrace& trace);
   std::unique_ptr<PendingPackets> post(PacketTransfer& packets, MatrixView target,
                                        const Round& round);
   std::unique_ptr<PendingPackets> post_shift(PacketTransfer& packets, const Round& round);

@@ -179,8 +179,10 @@ TEST_P(Unified, ExactWhereMessagesHide) {
 }
 
 TEST_P(Unified, GoesOnFromItsState) {
-  for (const double theta : {kSlow, kFast}) {
-    const ExchangeSetup whole = setup(theta, 24, theta == kFast ? 1 : 0);
+  for (const auto& [theta, lambda] :
+       {std::pair{kSlow, 0.5}, std::pair{kFast, 0.5}, std::pair{kSlow, 1.0}}) {
+    ExchangeSetup whole = setup(theta, 24, theta == kFast ? 1 : 0);
+    whole.exchange.message_bits.lambda = lambda;
     const Exchanged expected = run(whole);
     for (const int cut : {3, 5, 9, 13, 14, 20}) {
       ExchangeSetup part = whole;
