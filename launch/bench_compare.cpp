@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "engine/exchange/expected_messages.hpp"
 #include "engine/training/run_folder.hpp"
 #include "launch/bench_samples.hpp"
 
@@ -44,15 +45,27 @@ ChannelTimes channel_times(const TraceRecorder& trace) {
   return times;
 }
 
-// Bytes of messages by channel: what all ranks send.
-std::map<int, double> bytes_of(const ExchangeReport& report) {
-  std::map<int, double> bytes;
+// Messages of a slot, of all ranks.
+struct SlotMessages {
+  double rows = 0;
+  double sent = 0;
+  double bytes = 0;  // of those sent
+};
+
+std::map<int, SlotMessages> messages_by_slot(const ExchangeReport& report) {
+  std::map<int, SlotMessages> slots;
   for (const ExchangeReport::Messages& messages : report.channels) {
     const Channel& channel = messages.channel;
-    bytes[slot_of(channel.layer, to_string(channel.direction))] +=
-        static_cast<double>(messages.bytes);
+    SlotMessages& slot = slots[slot_of(channel.layer, to_string(channel.direction))];
+    slot.rows += static_cast<double>(messages.rows);
+    slot.bytes += static_cast<double>(messages.bytes);
+    for (const std::int64_t rows : messages.rows_of_width) slot.sent += static_cast<double>(rows);
   }
-  return bytes;
+  return slots;
+}
+
+double mean_of(const std::vector<double>& values) {
+  return std::reduce(values.begin(), values.end()) / static_cast<double>(values.size());
 }
 
 // One mode while it is compared: its own weights and moments, its own way of exchange.
@@ -77,6 +90,7 @@ class Contender {
     state_ = trainer_.state(/*optimizer=*/true, StateOf::kAllRanks);
     loss_ = result.loss;
     if (result.exchange) report_ = result.exchange;
+    if (report_) count_messages(measured);
     if (!measured) return;
     if (report_) mean_bits_.push_back(report_->mean_bits);
     samples_.add(result);
@@ -89,31 +103,50 @@ class Contender {
   // Over the epochs measured.
   double mean_bits() const {
     if (exchange_mode(mode_.exchange.mode).sent == MessagesSent::kNone) return 0;
-    return mean_bits_.empty() ? 32
-                              : std::reduce(mean_bits_.begin(), mean_bits_.end()) /
-                                    static_cast<double>(mean_bits_.size());
+    return mean_bits_.empty() ? 32 : mean_of(mean_bits_);
   }
 
   double wait_ms(int slot) const { return spread_of(wait_.at(slot)).median; }
 
   // The epoch with every wire hidden as far as central work can, on this rank: work outside of
   // exchanges, and per channel what is marginal and the longer of central work and wire. `vanilla`
-  // waited for every wire in full; one that carries fewer bytes takes less in proportion.
-  // NaN where the bytes of one epoch say nothing about the next.
+  // waited for every wire in full; one that carries fewer bytes takes less in proportion. Where
+  // epochs differ by what they send, the mean of all of them.
   double bound_ms(const Contender& vanilla, const std::map<int, double>& exact_bytes) const {
-    if (!exchange_mode(mode_.exchange.mode).sends_all() && mean_bits() > 0) return NAN;
-    const std::map<int, double> bytes = report_ ? bytes_of(*report_) : exact_bytes;
-    double bound = spread_of(samples_.epoch_ms).median;
+    const ExpectedMessages expected =
+        expected_messages(mode_.exchange, shares_.empty() ? 1 : mean_of(shares_));
+    const auto typical = [&](const std::vector<double>& values) {
+      return expected.kinds.size() == 1 ? spread_of(values).median : mean_of(values);
+    };
+    double bound = typical(samples_.epoch_ms);
     for (const auto& [slot, central] : central_) {
       const double central_ms = spread_of(central).median;
-      const double share = exact_bytes.at(slot) > 0 ? bytes.at(slot) / exact_bytes.at(slot) : 0;
-      const double wire_ms = vanilla.wait_ms(slot) * share;
-      bound += std::max(central_ms, wire_ms) - central_ms - wait_ms(slot);
+      const double exact = exact_bytes.at(slot);
+      // Where nothing was said, messages are exact.
+      const double all = report_ ? all_bytes_.at(slot) : exact;
+      const double wire_ms = exact > 0 ? vanilla.wait_ms(slot) * all / exact : 0;
+      double longer = 0;
+      for (const EpochKind& kind : expected.kinds) {
+        longer += kind.share * std::max(central_ms, kind.messages * wire_ms);
+      }
+      bound += longer - central_ms - typical(wait_.at(slot));
     }
     return bound;
   }
 
  private:
+  void count_messages(bool measured) {
+    double rows = 0;
+    double sent = 0;
+    for (const auto& [slot, messages] : messages_by_slot(*report_)) {
+      rows += messages.rows;
+      sent += messages.sent;
+      double& all = all_bytes_[slot];
+      if (messages.sent > 0) all = messages.bytes / messages.sent * messages.rows;
+    }
+    if (measured) shares_.push_back(rows > 0 ? sent / rows : 1);
+  }
+
   const ComparedMode& mode_;
   Trainer& trainer_;
   std::unique_ptr<HaloExchange> exchange_;
@@ -121,7 +154,8 @@ class Contender {
   Samples samples_;
   std::map<int, std::vector<double>> central_, wait_;  // by slot
   std::optional<ExchangeReport> report_;               // none: exact
-  std::vector<double> mean_bits_;
+  std::map<int, double> all_bytes_;                    // by slot, if all messages were sent
+  std::vector<double> mean_bits_, shares_;             // of messages that were sent, by epoch
   double loss_ = 0;
 };
 

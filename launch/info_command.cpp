@@ -70,6 +70,7 @@ void add_info_command(CLI::App& app) {
       "info", "Sizes, degrees, splits, checksums of a dataset; memory that training takes");
   add_model_flags(*command, arguments->flags);
   add_cut_flags(*command, arguments->flags);
+  add_message_flags(*command, arguments->flags);
   command
       ->add_option("--ranks", arguments->ranks,
                    "Also print what training takes on each of so many ranks; nothing is cut or "
@@ -84,7 +85,7 @@ void add_info_command(CLI::App& app) {
       "Examples:\n"
       "  atoll info data/cora\n"
       "  atoll info data/arxiv --validate --json\n"
-      "  atoll info data/arxiv --model sage --layers 3 --hidden 256 --ranks 8");
+      "  atoll info data/arxiv --model sage --layers 3 --hidden 256 --ranks 8 --exchange stale");
   command->callback([arguments, command] { run_info(*arguments, asks_for_memory(*command)); });
 }
 

@@ -35,7 +35,7 @@ RankCounts most_rows(const DatasetInfo& info, int ranks, bool covers) {
 }
 
 RankMemory memory_of(const TrainingPrograms& programs, const RankCounts& counts,
-                     const DatasetInfo& info, DType dtype) {
+                     const DatasetInfo& info, const TrainOptions& options) {
   const RankRows& rows = counts.shape.rows;
   return {.nodes = rows.inner,
           .halo = std::max(rows.arriving(Direction::kForward), rows.arriving(Direction::kBackward)),
@@ -45,8 +45,8 @@ RankMemory memory_of(const TrainingPrograms& programs, const RankCounts& counts,
                                .weighted = info.weighted,
                                .symmetric = !info.directed,
                                .covered = counts.covered,
-                               .dtype = dtype}),
-          .training = training_memory(programs, counts, "cpu")};
+                               .dtype = options.model.dtype}),
+          .training = training_memory(programs, counts, "cpu", options.exchange_options())};
 }
 
 std::string megabytes(std::int64_t bytes) {
@@ -61,6 +61,7 @@ MemoryEstimate estimate_memory(const Dataset& dataset, const TrainJob& job, int 
   const TrainingPrograms programs(model);
   MemoryEstimate estimate{.model = model_name(model),
                           .dtype = to_string(model.dtype),
+                          .exchange = job.options.exchange,
                           .is_cut = ranks == 1 || has_partition(dataset, ranks, job.partition),
                           .ranks = {}};
   if (ranks > 1 && estimate.is_cut) {
@@ -68,11 +69,11 @@ MemoryEstimate estimate_memory(const Dataset& dataset, const TrainJob& job, int 
     const PartitionQuality quality = parse_quality(found.quality, found.folder / "quality.json");
     for (int rank = 0; rank < ranks; ++rank) {
       const RankCounts counts = rank_counts(quality, rank, programs.covers, &model.recomputation);
-      estimate.ranks.push_back(memory_of(programs, counts, info, model.dtype));
+      estimate.ranks.push_back(memory_of(programs, counts, info, job.options));
     }
     return estimate;
   }
-  RankMemory most = memory_of(programs, most_rows(info, ranks, programs.covers), info, model.dtype);
+  RankMemory most = memory_of(programs, most_rows(info, ranks, programs.covers), info, job.options);
   if (ranks == 1) most.reading = 2 * most.data.total();
   estimate.ranks.assign(static_cast<std::size_t>(ranks), most);
   return estimate;
@@ -91,11 +92,9 @@ Json to_json(const MemoryEstimate& estimate) {
                      {"reading_bytes", rank.reading},
                      {"total_bytes", rank.total()}});
   }
-  return {{"model", estimate.model},
-          {"dtype", estimate.dtype},
-          {"cut", estimate.is_cut},
-          {"program_bytes", resident_bytes()},
-          {"ranks", ranks}};
+  return {{"model", estimate.model},           {"dtype", estimate.dtype},
+          {"exchange", estimate.exchange},     {"cut", estimate.is_cut},
+          {"program_bytes", resident_bytes()}, {"ranks", ranks}};
 }
 
 std::string to_text(const MemoryEstimate& estimate) {
@@ -122,10 +121,10 @@ std::string to_text(const MemoryEstimate& estimate) {
       "\n  halo rows   rows of other ranks' nodes that this rank keeps a copy of\n"
       "  values      what the layers compute, kept until backward has read it\n"
       "  parameters  with gradients and the optimizer's moments\n"
-      "  messages    rows on their way to other ranks, if they travel exactly\n"
+      "  messages    rows on their way to other ranks, or kept for later epochs (--exchange {})\n"
       "  reading     files of the dataset and a copy, while a single rank reads them\n"
       "  The program itself takes some {} MB of host memory more, and under MPI 20 MB.\n",
-      megabytes(resident_bytes()));
+      estimate.exchange, megabytes(resident_bytes()));
   if (!estimate.is_cut) {
     text += fmt::format(
         "  A cut usually needs far fewer halo rows: after atoll partition --parts {} these are "

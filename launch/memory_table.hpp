@@ -25,6 +25,7 @@ struct RankMemory {
 struct MemoryEstimate {
   std::string model;
   std::string dtype;
+  std::string exchange;
   // Without a cut: even parts that read as many rows of neighbours as they can have, so that no cut
   // takes more.
   bool is_cut = false;

@@ -37,38 +37,55 @@ struct PlanArguments {
   std::string measured;
 };
 
-// Widths that messages may have; exact always is one of them.
-std::vector<int> allowed_bits(const std::string& text) {
-  std::vector<int> bits = parse_bits(text).widths;
-  if (bits.empty()) {
-    fail_option("--allow-bits {}: allowed are widths as in 32,8,4", text);
+// The messages that training is asked for.
+struct AskedMessages {
+  // None: exact, or rounded where a layer of the plan has few bits.
+  std::optional<ExchangeOptions> exchange;
+  int start_bits = 32;  // without a plan
+  std::vector<int> bits;
+};
+
+AskedMessages asked_messages(const TrainOptions& options, const CLI::Option& allowed) {
+  AskedMessages asked;
+  const ExchangeOptions exchange = options.exchange_options();
+  if (!exchange.is_plain()) asked.exchange = exchange;
+  if (exchange_mode(exchange.mode).takes_bits()) {
+    const std::vector<int>& widths = exchange.message_bits.bits.widths;
+    if (widths.size() != 1) {
+      fail_option(
+          "--bits {}: a plan has one width per layer; allowed are 1, 2, 4, 8, 16 and 32, or "
+          "--allow-bits for the plan to choose",
+          to_string(exchange.message_bits.bits));
+    }
+    asked.start_bits = widths.front();
   }
-  if (std::find(bits.begin(), bits.end(), 32) == bits.end()) bits.push_back(32);
-  return bits;
+  // Exact messages always are a choice, unless a mode was asked for.
+  std::vector<int> others = {asked.start_bits};
+  if (!asked.exchange) others.push_back(32);
+  if (!allowed.empty()) {
+    const auto text = allowed.as<std::string>();
+    asked.bits = parse_bits(text).widths;
+    if (asked.bits.empty()) fail_option("--allow-bits {}: allowed are widths as in 32,8,4", text);
+    if (asked.exchange && !exchange_mode(exchange.mode).takes_bits()) {
+      fail_option("--allow-bits {}: --exchange {} sends no messages that could have fewer bits",
+                  text, exchange.mode);
+    }
+  }
+  for (const int width : others) {
+    if (std::ranges::count(asked.bits, width) == 0) asked.bits.push_back(width);
+  }
+  return asked;
 }
 
-// Width of messages without a plan.
-int start_bits(const TrainOptions& options) {
-  if (!options.exchange_options().is_plain()) {
-    fail_option(
-        "--exchange {}: a plan is for modes that use each message in the epoch that sends it, and "
-        "keep no rows, such as exact and quantized",
-        options.exchange);
-  }
-  if (!exchange_mode(options.exchange).takes_bits()) return 32;
-  const std::vector<int>& bits = options.message_bits.bits.widths;
-  if (bits.size() != 1) {
-    fail_option(
-        "--bits {}: a plan has one width per layer; allowed are 1, 2, 4, 8, 16 and 32, or "
-        "--allow-bits for the plan to choose",
-        to_string(options.message_bits.bits));
-  }
-  return bits.front();
-}
+// The figures of --measured; none without it.
+struct Measured {
+  PhaseCorrections corrections;
+  std::optional<double> share_sent;  // of messages, with its own exchange mode
+  std::string exchange;              // that mode
+};
 
-// Corrections from the run of --measured; none without it.
-PhaseCorrections measured_corrections(const std::string& folder, const ModelConfig& model,
-                                      const Topology& topology) {
+Measured read_measured(const std::string& folder, const ModelConfig& model,
+                       const Topology& topology) {
   if (folder.empty()) return {};
   const TracedRun run = read_traced_run(folder);
   if (layer_count(run.model) != layer_count(model) || run.model.kind != model.kind ||
@@ -77,13 +94,14 @@ PhaseCorrections measured_corrections(const std::string& folder, const ModelConf
                model_name(run.model), layer_count(run.model), model_name(model), layer_count(model),
                model_name(run.model) == model_name(model) ? ", other ones" : "");
   }
-  return common_corrections(run, topology);
+  return {common_corrections(run, topology), run.share_sent,
+          run.exchange ? run.exchange->mode : ""};
 }
 
 // The input of planning: model, cuts, and what the plan says of the graph.
 struct PlanInput {
   ModelConfig model;
-  PhaseCorrections corrections;
+  Measured measured;
   std::vector<CutCandidate> cuts;
   Plan plan;
 };
@@ -109,14 +127,14 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   PlanInput input;
   input.model = model_for(info, options.model, topology.ranks());
   require_offload(input.model, topology);
-  input.corrections = measured_corrections(arguments.measured, input.model, topology);
+  input.measured = read_measured(arguments.measured, input.model, topology);
   const std::span<const std::uint8_t> split =
       info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
   input.cuts =
       arguments.search == "none"
           ? std::vector{default_cut(dataset.graph(), split, partition, topology, input.model)}
           : cut_candidates(dataset.graph(), split, partition, topology, input.model,
-                           input.corrections);
+                           input.measured.corrections);
   input.plan.dataset = info.name;
   input.plan.dataset_checksum = info.checksum;
   return input;
@@ -131,7 +149,7 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
       options.model.sized(first.features, first.classes, topology.ranks(), first.relations,
                           first.edge_features, first.node_types, {}, first.nodes);
   require_offload(input.model, topology);
-  input.corrections = measured_corrections(arguments.measured, input.model, topology);
+  input.measured = read_measured(arguments.measured, input.model, topology);
   input.plan.dataset = first.name;
   for (const NamedShape& shape : shapes) {
     input.cuts.push_back({shape.name, shape.shape.partition, shape.shape.quality});
@@ -179,9 +197,7 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   }
   std::optional<PolicyNetwork> policy = policy_of(arguments, topology.ranks());
   PlanRequest request;
-  std::vector<int> bits = allowed_bits(arguments.bits);
-  const int start = start_bits(options);
-  if (std::ranges::count(bits, start) == 0) bits.push_back(start);
+  const AskedMessages asked = asked_messages(options, *command.get_option("--allow-bits"));
   request.search = arguments.search;
   request.options = {.evaluations = arguments.evaluations,
                      .seconds = arguments.budget_s,
@@ -189,7 +205,13 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   const PlanInput input = arguments.shapes.empty() ? dataset_input(arguments, options, topology)
                                                    : shape_input(arguments, options, topology);
   Activity activity("searching for a plan");
-  PlanSpace space(topology, input.model, input.cuts, bits, input.corrections, start);
+  PlannedMessages messages;
+  if (asked.exchange) {
+    messages.exchange = &*asked.exchange;
+    if (input.measured.exchange == asked.exchange->mode) messages.share = input.measured.share_sent;
+  }
+  PlanSpace space(topology, input.model, input.cuts, asked.bits, input.measured.corrections,
+                  asked.start_bits, messages);
   if (policy) request.options.prior = policy_prior(space, *policy);
   const SearchResult found = search_plan(space, request);
   Plan plan = make_plan(space, topology, request, found);
@@ -197,10 +219,11 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   plan.dataset_checksum = input.plan.dataset_checksum;
   plan.shape = input.plan.shape;
   plan.model = planned_options(options);
+  if (asked.exchange) plan.exchange = exchange_json(options);
   write_plan(plan, arguments.out);
   if (!arguments.trace.empty()) {
-    const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
-    write_atomically(arguments.trace, chrome_trace(tasks, Simulator(topology).run(tasks)));
+    const SimulatedEpoch epoch = space.simulated(found.choice).front();
+    write_atomically(arguments.trace, chrome_trace(epoch.tasks, epoch.times));
   }
   activity.end();
   print_lines(to_text(plan));

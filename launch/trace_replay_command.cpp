@@ -11,7 +11,6 @@
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/placement/critical_path.hpp"
-#include "engine/placement/epoch_tasks.hpp"
 #include "engine/placement/traced_run.hpp"
 #include "launch/command.hpp"
 
@@ -32,18 +31,18 @@ void run_replay(const ReplayArguments& arguments) {
   const TracedRun run = read_traced_run(arguments.run);
   const Topology measured = read_topology(arguments.topology);
   const PhaseCorrections corrections = corrections_of(run, measured);
-  const auto simulate = [&](const Topology& topology, TaskGraph& graph) {
-    const EpochSetting setting{topology,    run.model,   run.partition,
-                               corrections, run.overlap, run.gradient_sum};
-    graph = epoch_tasks(setting, run.layers, TaskDetail::kPhases);
-    return Simulator(topology).run(graph);
+  const auto simulate = [&](const Topology& topology) {
+    return simulate_epochs(run.setting(topology, corrections), run.layers, TaskDetail::kPhases,
+                           run.share_sent);
   };
-  TaskGraph graph(measured.ranks());
-  const double replayed_s = simulate(measured, graph).makespan_s;
+  const double replayed_s = mean_seconds(simulate(measured));
   Topology changed = measured;
   for (const std::string& change : arguments.changes) change_topology(changed, change);
-  const TaskTimes times = simulate(changed, graph);
-  if (!arguments.trace.empty()) write_atomically(arguments.trace, chrome_trace(graph, times));
+  const std::vector<SimulatedEpoch> epochs = simulate(changed);
+  const double predicted_s = mean_seconds(epochs);
+  if (!arguments.trace.empty()) {
+    write_atomically(arguments.trace, chrome_trace(epochs.front().tasks, epochs.front().times));
+  }
   const double error = replayed_s / run.epoch_s - 1;
   if (arguments.json) {
     const Json result = {{"epochs", run.epochs},
@@ -51,20 +50,20 @@ void run_replay(const ReplayArguments& arguments) {
                          {"replayed_ms", 1000 * replayed_s},
                          {"error", error},
                          {"changes", arguments.changes},
-                         {"predicted_ms", 1000 * times.makespan_s}};
+                         {"predicted_ms", 1000 * predicted_s}};
     fmt::print("{}", json_text(result));
     return;
   }
-  fmt::print("measured {:.1f} ms per epoch (median of {}), replayed {:.1f} ms ({:+.1f} %)\n",
-             1000 * run.epoch_s, run.epochs, 1000 * replayed_s, 100 * error);
+  fmt::print("measured {:.1f} ms per epoch ({} of {}), replayed {:.1f} ms ({:+.1f} %)\n",
+             1000 * run.epoch_s, epochs.size() > 1 ? "mean" : "median", run.epochs,
+             1000 * replayed_s, 100 * error);
   if (!arguments.changes.empty()) {
     fmt::print("with {}: {:.1f} ms expected, {:.2f} times as fast\n",
-               fmt::join(arguments.changes, ", "), 1000 * times.makespan_s,
-               replayed_s / times.makespan_s);
+               fmt::join(arguments.changes, ", "), 1000 * predicted_s, replayed_s / predicted_s);
   }
   fmt::print("\nWhat the epoch waits for, on its critical path:\n");
   constexpr std::size_t kLines = 12;
-  const std::vector<PathShare> shares = path_shares(graph, times);
+  const std::vector<PathShare> shares = path_shares(epochs);
   for (std::size_t i = 0; i < std::min(kLines, shares.size()); ++i) {
     print("  {:<32} {:9.2f} ms\n", shares[i].what, 1000 * shares[i].seconds);
   }

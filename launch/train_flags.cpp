@@ -24,6 +24,13 @@ void add_cut_flags(CLI::App& command, TrainFlags& flags) {
       ->group(kPartitionGroup);
 }
 
+void add_message_flags(CLI::App& command, TrainFlags& flags) {
+  flags.command = &command;
+  for (const auto& row : train_options()) {
+    if (is_of_exchange(row)) add_option_flag(command, row, flags.train);
+  }
+}
+
 void add_plan_flag(CLI::App& command, TrainFlags& flags) {
   CLI::Option* plan = command
                           .add_option("--plan", flags.plan,

@@ -45,9 +45,11 @@ TrainJob job_of(const TrainFlags& flags, Transport& transport, int trial_epochs 
 std::string messages_of(const std::string& transport);
 
 // Declares parts of what add_train_flags does, for subcommands that train nothing: DIR and what a
-// program of the model depends on; how the graph is cut.
+// program of the model depends on; how the graph is cut; how messages travel.
 void add_model_flags(CLI::App& command, TrainFlags& flags);
 void add_cut_flags(CLI::App& command, TrainFlags& flags);
+// The exchange mode, and of its options those that say what is sent and kept.
+void add_message_flags(CLI::App& command, TrainFlags& flags);
 // Declares --plan, which excludes what it fixes; after the options of both.
 void add_plan_flag(CLI::App& command, TrainFlags& flags);
 

@@ -1,7 +1,7 @@
 // Exchange mode `exact`: every halo row travels every time, in the storage type.
 #include <map>
 
-#include "engine/exchange/halo_exchange.hpp"
+#include "engine/exchange/expected_messages.hpp"
 #include "engine/exchange/packet_transfer.hpp"
 
 namespace atl {
@@ -23,7 +23,7 @@ class ExactExchange final : public HaloExchange {
 
   std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t columns,
                             DType dtype) const override {
-    return op.halo.sent_rows() * padded_columns(columns) * bytes_of(dtype);
+    return exact_buffer_bytes(op.halo.sent_rows(), columns, dtype);
   }
 
  private:

@@ -35,11 +35,10 @@ double quantize_seconds(const Device& device, std::int64_t rows, std::int64_t co
   return 4 * static_cast<double>(rows) * static_cast<double>(cols) / device.quantize_bytes_per_s;
 }
 
-double mean_message_bytes(double bits, std::int64_t cols) {
+double mean_message_bytes(double bits, std::int64_t cols, bool exact) {
   const auto* above = std::lower_bound(kWireBits.begin(), kWireBits.end(), bits);
   ATOLL_ASSERT(above != kWireBits.end());
-  // Exact messages carry padding, those of 32 bits among others don't.
-  const std::int64_t sent = bits == kWireBits.back() ? padded_columns(cols) : cols;
+  const std::int64_t sent = exact && bits == kWireBits.back() ? padded_columns(cols) : cols;
   const auto bytes = [&](int wire_bits) {
     return static_cast<double>(wire_row_bytes(wire_bits, sent, DType::kF32));
   };

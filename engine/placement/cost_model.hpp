@@ -105,7 +105,7 @@ double spmm_seconds(const Device& device, std::int64_t edges, std::int64_t rows,
 double elementwise_seconds(const Device& device, double bytes);
 double quantize_seconds(const Device& device, std::int64_t rows, std::int64_t cols);
 // Bytes of a message of `cols` f32 values on the wire. A mean width between two of the wire's
-// widths counts in proportion; 32 is what exact messages take.
-double mean_message_bytes(double bits, std::int64_t cols);
+// widths counts in proportion. exact: at 32 bits rows travel with their padding.
+double mean_message_bytes(double bits, std::int64_t cols, bool exact = true);
 
 }  // namespace atl

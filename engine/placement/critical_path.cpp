@@ -8,6 +8,44 @@
 
 namespace atl {
 
+namespace {
+
+// When the last epoch begins: with the end of the one before it.
+double last_begin_seconds(const TaskGraph& graph, const TaskTimes& times) {
+  const int last = graph.epochs() - 1;
+  return last == 0 ? 0 : epoch_end_seconds(graph, times, last - 1);
+}
+
+using SecondsByWork = std::map<std::string, double>;
+
+// Adds the last epoch's, times the share of such epochs.
+void add_path(const TaskGraph& graph, const TaskTimes& times, double share,
+              SecondsByWork& seconds) {
+  const double begin = last_begin_seconds(graph, times);
+  for (const TaskId id : critical_path(graph, times)) {
+    const SimTask& task = graph.task(id);
+    const auto t = static_cast<std::size_t>(id);
+    const double inside = times.end_s[t] - std::max(times.start_s[t], begin);
+    if (inside < 0) continue;
+    const std::string what = task.kind == TaskKind::kCompute
+                                 ? fmt::format("rank {} {}", task.rank, task.name)
+                             : task.kind == TaskKind::kTransfer
+                                 ? fmt::format("packets {} -> {}", task.rank, task.destination)
+                                 : std::string(task.name);
+    seconds[what] += share * inside;
+  }
+}
+
+std::vector<PathShare> most_first(const SecondsByWork& seconds) {
+  std::vector<PathShare> shares;
+  for (const auto& [what, s] : seconds) shares.push_back({what, s});
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const PathShare& a, const PathShare& b) { return a.seconds > b.seconds; });
+  return shares;
+}
+
+}  // namespace
+
 std::vector<TaskId> critical_path(const TaskGraph& graph, const TaskTimes& times) {
   std::vector<TaskId> path;
   if (graph.size() == 0) return path;
@@ -17,7 +55,9 @@ std::vector<TaskId> critical_path(const TaskGraph& graph, const TaskTimes& times
   std::vector<TaskId> last(static_cast<std::size_t>(graph.ranks()), -1);
   TaskId latest = 0;
   for (TaskId id = 0; id < graph.size(); ++id) {
-    if (end(id) > end(latest)) latest = id;
+    // Packets for an epoch that is not simulated end nothing.
+    const bool counts = graph.epochs() == 1 || graph.task(id).kind != TaskKind::kTransfer;
+    if (counts && end(id) > end(latest)) latest = id;
     if (graph.task(id).kind != TaskKind::kCompute) continue;
     before[static_cast<std::size_t>(id)] =
         std::exchange(last[static_cast<std::size_t>(graph.task(id).rank)], id);
@@ -36,22 +76,17 @@ std::vector<TaskId> critical_path(const TaskGraph& graph, const TaskTimes& times
 }
 
 std::vector<PathShare> path_shares(const TaskGraph& graph, const TaskTimes& times) {
-  std::map<std::string, double> seconds;
-  for (const TaskId id : critical_path(graph, times)) {
-    const SimTask& task = graph.task(id);
-    const auto t = static_cast<std::size_t>(id);
-    const std::string what = task.kind == TaskKind::kCompute
-                                 ? fmt::format("rank {} {}", task.rank, task.name)
-                             : task.kind == TaskKind::kTransfer
-                                 ? fmt::format("packets {} -> {}", task.rank, task.destination)
-                                 : std::string(task.name);
-    seconds[what] += times.end_s[t] - times.start_s[t];
+  SecondsByWork seconds;
+  add_path(graph, times, 1, seconds);
+  return most_first(seconds);
+}
+
+std::vector<PathShare> path_shares(std::span<const SimulatedEpoch> epochs) {
+  SecondsByWork seconds;
+  for (const SimulatedEpoch& epoch : epochs) {
+    add_path(epoch.tasks, epoch.times, epoch.kind.share, seconds);
   }
-  std::vector<PathShare> shares;
-  for (const auto& [what, s] : seconds) shares.push_back({what, s});
-  std::stable_sort(shares.begin(), shares.end(),
-                   [](const PathShare& a, const PathShare& b) { return a.seconds > b.seconds; });
-  return shares;
+  return most_first(seconds);
 }
 
 std::string chrome_trace(const TaskGraph& graph, const TaskTimes& times) {
@@ -67,7 +102,8 @@ std::string chrome_trace(const TaskGraph& graph, const TaskTimes& times) {
            {"pid", rank},
            {"args", {{"name", fmt::format("rank {} (predicted)", rank)}}}});
   }
-  for (TaskId id = 0; id < graph.size(); ++id) {
+  const double begin = last_begin_seconds(graph, times);
+  for (TaskId id = graph.epoch_begin(graph.epochs() - 1); id < graph.size(); ++id) {
     const SimTask& task = graph.task(id);
     const auto t = static_cast<std::size_t>(id);
     Json arguments = Json::object();
@@ -83,7 +119,7 @@ std::string chrome_trace(const TaskGraph& graph, const TaskTimes& times) {
     const auto write_at = [&](int rank) {
       write({{"name", task.name},
              {"ph", "X"},
-             {"ts", times.start_s[t] * 1e6},
+             {"ts", (times.start_s[t] - begin) * 1e6},
              {"dur", (times.end_s[t] - times.start_s[t]) * 1e6},
              {"pid", rank},
              {"tid", travels ? 2 + task.rank : 0},

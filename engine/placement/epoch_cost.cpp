@@ -98,7 +98,7 @@ class ScopeReader {
     }
     BlockCost& cost = add_block(place_of(block, phase), [&] { return seconds_of(block); });
     for (const Value aggregate : block.begins) {
-      cost.begins.push_back(messages_of(block, program_.at(aggregate)));
+      add_messages(block, program_.at(aggregate), cost.begins);
     }
     cost.finishes = !block.finishes.empty();
   }
@@ -133,8 +133,32 @@ class ScopeReader {
     });
   }
 
-  MessageCost messages_of(const Block& block, const Operation& op) const {
-    const bool quantized = decisions_.bits < 32;
+  MessageWork work_of(const Operation& op) const {
+    const double bits = decisions_.bits;
+    if (setting_.exchange == nullptr) {
+      return {.pack = {.messages = 1},
+              .unpack = {.messages = bits < 32 ? 1.0 : 0.0},
+              .deliver = {},
+              .exact = bits == 32};
+    }
+    return message_work(*setting_.exchange, op.messages.direction, bits, op.message_columns(),
+                        setting_.kind);
+  }
+  double pass_seconds(int rank, const MessageWork::Pass& pass, std::int64_t rows,
+                      std::int64_t columns) const {
+    const double value_bytes =
+        kFloatBytes * static_cast<double>(rows) * static_cast<double>(columns);
+    const double each = decisions_.bits < 32 ? quantize_seconds(device(rank), rows, columns)
+                                             : elementwise_seconds(device(rank), 2 * value_bytes);
+    return pass.messages * setting_.kind.messages * each +
+           elementwise_seconds(device(rank), pass.rows * value_bytes);
+  }
+
+  void add_messages(const Block& block, const Operation& op,
+                    std::vector<MessageCost>& begins) const {
+    const MessageWork work = work_of(op);
+    const std::int64_t columns = op.message_columns();
+    const bool late = setting_.kind.late;
     MessageCost cost{.direction = op.messages.direction,
                      .returned = op.returns_rows(),
                      .recomputation = op.decided.fetches_rest || programs_.covers
@@ -142,27 +166,37 @@ class ScopeReader {
                                           : nullptr,
                      .rest = op.decided.fetches_rest,
                      .covers = programs_.covers,
-                     .row_bytes = mean_message_bytes(decisions_.bits, op.message_columns()),
-                     .unpacks = quantized};
-    const auto moved = [&](int rank, std::int64_t rows) {
-      return quantized
-                 ? quantize_seconds(device(rank), rows, op.message_columns())
-                 : elementwise_seconds(device(rank), kFloatBytes * static_cast<double>(2 * rows) *
-                                                         static_cast<double>(op.message_columns()));
-    };
+                     .row_bytes = setting_.kind.messages *
+                                  mean_message_bytes(decisions_.bits, columns, work.exact),
+                     .unpacks = work.travels && !work.exact && !late,
+                     .late = late,
+                     .travels = work.travels};
+    const PhasePlace rest{Phase::kRest, -1, false};
     const PhasePlace pack = place_of(block, Phase::kPack);
     const PhasePlace post = place_of(block, Phase::kPost);
-    const PhasePlace unpack = place_of(block, Phase::kUnpack);
+    const PhasePlace unpack = late ? rest : place_of(block, Phase::kUnpack);
     cost.ranks.resize(counts_.size());
     for (int rank = 0; rank < ranks(); ++rank) {
       const MessageRows& sent = counts(rank).sent_for(op);
+      const std::int64_t received = counts(rank).shape.rows.received_for(op);
       MessageCost::Seconds& own = cost.ranks[static_cast<std::size_t>(rank)];
-      own.pack_s = moved(rank, sent.rows) * factor(rank, pack);
-      own.post_s = sent.packets * kPostSeconds * factor(rank, post);
-      if (quantized)
-        own.unpack_s = moved(rank, counts(rank).shape.rows.received_for(op)) * factor(rank, unpack);
+      own.pack_s = pass_seconds(rank, work.pack, sent.rows, columns) * factor(rank, pack);
+      if (cost.row_bytes > 0) own.post_s = sent.packets * kPostSeconds * factor(rank, post);
+      own.unpack_s = pass_seconds(rank, work.unpack, received, columns) * factor(rank, unpack);
+      own.deliver_s = pass_seconds(rank, work.deliver, received, columns) * factor(rank, rest);
+      if (work.shifts) own.post_s += sent.packets * kPostSeconds * factor(rank, post);
     }
-    return cost;
+    begins.push_back(std::move(cost));
+    if (work.shifts) begins.push_back(shift_of(begins.back(), columns));
+  }
+
+  static MessageCost shift_of(const MessageCost& messages, std::int64_t columns) {
+    MessageCost shift = messages;
+    shift.row_bytes = kFloatBytes * static_cast<double>(padded_columns(columns));
+    shift.unpacks = shift.late = false;
+    shift.is_shift = true;
+    shift.ranks.assign(messages.ranks.size(), {});
+    return shift;
   }
 
   const EpochSetting& setting_;
@@ -180,10 +214,17 @@ std::int64_t MessageCost::rows(const PartitionQuality& partition, int from, int 
   if (rest && recomputation != nullptr && recomputation->computes(to, from)) return 0;
   if (returned) std::swap(from, to);
   const bool backward = direction == Direction::kBackward && !returned;
-  return partition
-      .messages(backward ? Direction::kBackward : Direction::kForward, from, to,
-                covers && !keeps_rows(recomputation.get(), from, to))
-      .count;
+  const std::int64_t count =
+      partition
+          .messages(backward ? Direction::kBackward : Direction::kForward, from, to,
+                    covers && !keeps_rows(recomputation.get(), from, to))
+          .count;
+  return is_shift ? std::min<std::int64_t>(count, 1) : count;
+}
+
+ExpectedMessages messages_of(const EpochSetting& setting, std::optional<double> share) {
+  if (setting.exchange == nullptr) return {{EpochKind{}}};
+  return expected_messages(*setting.exchange, share);
 }
 
 namespace {

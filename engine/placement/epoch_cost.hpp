@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "engine/exchange/expected_messages.hpp"
 #include "engine/placement/cost_model.hpp"
 #include "engine/placement/rank_counts.hpp"
 #include "engine/placement/training_programs.hpp"
@@ -21,9 +22,21 @@ struct EpochSetting {
   const PhaseCorrections& corrections;
   bool overlap = true;
   SumRoute gradient_sum = {};
-};
+  // The mode, and which of its epochs; null: exact, or rounded where a layer's plan has few bits.
+  const ExchangeOptions* exchange = nullptr;
+  EpochKind kind = {};
 
-// The messages of one aggregate.
+  EpochSetting of_kind(const EpochKind& other) const {
+    EpochSetting setting = *this;
+    setting.kind = other;
+    return setting;
+  }
+};
+// Those of the mode in the mean; `share`: see expected_messages().
+ExpectedMessages messages_of(const EpochSetting& setting,
+                             std::optional<double> share = std::nullopt);
+
+// The messages of one aggregate, or the shift of rows that are kept of it: one row on each link.
 struct MessageCost {
   Direction direction = Direction::kForward;
   bool returned = false;  // by those who get them forward
@@ -31,12 +44,16 @@ struct MessageCost {
   std::shared_ptr<const Recomputation> recomputation = nullptr;
   bool rest = false;
   bool covers = false;
-  double row_bytes = 0;
-  bool unpacks = false;  // false: messages are received in place
+  double row_bytes = 0;   // in the mean of those that are sent and those that are not
+  bool unpacks = false;   // false: messages are received in place
+  bool late = false;      // they are unpacked when those of the next epoch are made
+  bool is_shift = false;  // packed with the messages before it
+  bool travels = true;
   struct Seconds {
     double pack_s = 0;
     double post_s = 0;
     double unpack_s = 0;
+    double deliver_s = 0;  // outside of all spans
     bool operator==(const Seconds&) const = default;
   };
   std::vector<Seconds> ranks = {};  // by rank
@@ -77,7 +94,8 @@ class EpochCosts {
              const PhaseCorrections& corrections)
       : topology_(topology), programs_(programs), corrections_(corrections) {}
 
-  // The pieces of an epoch in their order, by number: equal numbers, equal costs. `cut` and
+  // The pieces of an epoch in their order, by number: equal numbers, equal costs. Messages and kind
+  // of epoch must be those of all other calls. `cut` and
   // `route`: numbers that the caller gives to setting.partition and setting.gradient_sum; equal
   // numbers stand for equal ones. Valid until the next call.
   std::span<const int> pieces(const EpochSetting& setting, int cut,

@@ -19,6 +19,13 @@ class TaskWriter {
         last_(static_cast<std::size_t>(ranks_), -1),
         barrier_(static_cast<std::size_t>(ranks_), -1) {}
 
+  // Late messages of the epoch that ends here arrive in the next one.
+  void begin_epoch() {
+    graph_.begin_epoch();
+    std::ranges::fill(last_, -1);
+    arriving_ = std::exchange(departing_, {});
+  }
+
   void add(const PieceCost& piece) {
     for (const BlockCost& block : piece.blocks) add(block);
     if (piece.ends_stage()) all_reduce(piece);
@@ -69,7 +76,9 @@ class TaskWriter {
     const std::vector<MessageCost>& begins = block.begins;
     if (!begins.empty()) {
       sent_ = begins;
-      packets_.assign(begins.size() * static_cast<std::size_t>(ranks_ * ranks_), -1);
+      if (!setting_.kind.late) departing_.clear();  // nobody asks for them later
+      first_ = departing_.size();
+      departing_.resize(first_ + packet_place(begins.size(), 0, 0), -1);
     }
     for (int rank = 0; rank < ranks_; ++rank) {
       compute(rank, block.place, block.seconds[static_cast<std::size_t>(rank)],
@@ -84,9 +93,23 @@ class TaskWriter {
   void post(int from, std::size_t m, PhasePlace place) {
     const MessageCost& messages = sent_[m];
     const MessageCost::Seconds& seconds = messages.ranks[static_cast<std::size_t>(from)];
+    if (!messages.travels) return;
+    if (messages.late) unpack_late(from, m);
     place.phase = Phase::kPack;
-    const TaskId packed = compute(from, place, seconds.pack_s);
-    cut(from);
+    if (!messages.is_shift) {
+      packed_ = compute(from, place, seconds.pack_s);
+      cut(from);
+    }
+    send(from, m, place);
+    if (messages.is_shift) return;
+    place.phase = Phase::kPost;
+    compute(from, place, seconds.post_s);
+  }
+
+  // One packet for each rank that gets any of the messages.
+  void send(int from, std::size_t m, const PhasePlace& place) {
+    const MessageCost& messages = sent_[m];
+    if (messages.row_bytes == 0) return;
     SimTask packet = task_at(place, TaskKind::kTransfer, "packet");
     packet.rank = from;
     int before = -1;  // the receiver of the last packet
@@ -94,20 +117,34 @@ class TaskWriter {
       const std::int64_t rows = messages.rows(setting_.partition, from, to);
       if (rows == 0) continue;
       const double bytes = static_cast<double>(rows) * messages.row_bytes;
+      const double sent =
+          messages.is_shift ? 0 : static_cast<double>(rows) * setting_.kind.messages;
       TaskId& own = packet_to(m, from, to);
       if (before == to - 1 && are_joined(from, before, to)) {
         own = packet_to(m, from, before);
         graph_.task(own).bytes += bytes;
+        graph_.task(own).rows += sent;
         ++graph_.task(own).packets;
       } else {
-        own = graph_.add(packet, std::span(&packed, 1));
+        own = graph_.add(packet, std::span(&packed_, 1));
         graph_.task(own).destination = to;
         graph_.task(own).bytes = bytes;
+        graph_.task(own).rows = sent;
       }
       before = to;
     }
-    place.phase = Phase::kPost;
-    compute(from, place, seconds.post_s);
+  }
+
+  // The messages of the epoch before, as soon as the next ones are to be made.
+  void unpack_late(int rank, std::size_t m) {
+    if (arriving_.empty()) return;  // the first epoch
+    arrivals_.clear();
+    for (int from = 0; from < ranks_; ++from) {
+      const TaskId packet = arriving_[first_ + packet_place(m, from, rank)];
+      if (packet >= 0) arrivals_.push_back(packet);
+    }
+    compute(rank, {Phase::kRest, -1, false},
+            sent_[m].ranks[static_cast<std::size_t>(rank)].unpack_s, arrivals_);
   }
 
   // Packets to these two ranks count as one task.
@@ -117,16 +154,20 @@ class TaskWriter {
            setting_.topology.link(from, a) == setting_.topology.link(from, b);
   }
 
-  TaskId& packet_to(std::size_t m, int from, int to) {
+  std::size_t packet_place(std::size_t m, int from, int to) const {
     const auto ranks = static_cast<std::size_t>(ranks_);
-    return packets_[(m * ranks + static_cast<std::size_t>(to)) * ranks +
-                    static_cast<std::size_t>(from)];
+    return (m * ranks + static_cast<std::size_t>(to)) * ranks + static_cast<std::size_t>(from);
+  }
+  // -1: none.
+  TaskId& packet_to(std::size_t m, int from, int to) {
+    return departing_[first_ + packet_place(m, from, to)];
   }
 
-  // The packets under way that `rank` waits for.
+  // The packets under way that `rank` waits for in this epoch.
   std::span<const TaskId> arrivals(int rank) {
     arrivals_.clear();
     for (std::size_t m = 0; m < sent_.size(); ++m) {
+      if (sent_[m].late) continue;
       for (int from = 0; from < ranks_; ++from) {
         if (packet_to(m, from, rank) >= 0) arrivals_.push_back(packet_to(m, from, rank));
       }
@@ -134,19 +175,24 @@ class TaskWriter {
     return arrivals_;
   }
 
-  // Waits for what is under way. Where nothing must be unpacked, the next block waits.
+  // Waits for what is under way. Where nothing must be done to it, the next block waits.
   void unpack(PhasePlace place) {
     place.phase = Phase::kUnpack;
-    waits_ = std::ranges::none_of(sent_, &MessageCost::unpacks);
-    if (waits_) return;
+    const bool unpacks = std::ranges::any_of(sent_, &MessageCost::unpacks);
+    const bool late = std::ranges::any_of(sent_, &MessageCost::late);
+    waits_ = !unpacks && !late;
     for (int rank = 0; rank < ranks_; ++rank) {
-      const std::span<const TaskId> after = arrivals(rank);
-      if (after.empty()) continue;
-      double seconds = 0;
+      MessageCost::Seconds all;
       for (const MessageCost& messages : sent_) {
-        seconds += messages.ranks[static_cast<std::size_t>(rank)].unpack_s;
+        const MessageCost::Seconds& seconds = messages.ranks[static_cast<std::size_t>(rank)];
+        if (!messages.late) all.unpack_s += seconds.unpack_s;
+        all.deliver_s += seconds.deliver_s;
       }
-      compute(rank, place, seconds, after);
+      if (unpacks) compute(rank, place, all.unpack_s, arrivals(rank));
+      if (late || all.deliver_s > 0) {
+        compute(rank, {Phase::kRest, -1, false}, all.deliver_s,
+                late ? arrivals(rank) : std::span<const TaskId>());
+      }
     }
   }
 
@@ -157,7 +203,12 @@ class TaskWriter {
   TaskGraph& graph_;
   bool waits_ = false;                 // the next block waits for what is under way
   std::span<const MessageCost> sent_;  // under way, or the last that was
-  std::vector<TaskId> packets_;   // of these, [(messages * ranks + to) * ranks + from]; -1: none
+  // The packets of these from `first_` on, [(messages * ranks + to) * ranks + from]; -1: none.
+  // Where messages are late, those of all before them in this epoch, too, and of the epoch before.
+  std::size_t first_ = 0;
+  std::vector<TaskId> departing_;
+  std::vector<TaskId> arriving_;
+  TaskId packed_ = -1;            // the last task that packed
   std::vector<TaskId> arrivals_;  // scratch
   std::vector<TaskId> last_;      // of each rank, that may be added to; -1: none
   std::vector<TaskId> barrier_;   // of each rank, that its next task waits for; -1: none
@@ -165,13 +216,31 @@ class TaskWriter {
 
 }  // namespace
 
+// Epochs of late messages behind the first one. Where the wire is what an epoch waits for, it is
+// busy from one end to the other only after some of them, and each is a few percent longer or
+// shorter than the one before.
+constexpr int kLateEpochs = 12;
+
+void add_epoch_tasks(const EpochSetting& setting, const EpochCosts& costs,
+                     std::span<const int> pieces, TaskDetail detail, TaskGraph& graph) {
+  TaskWriter writer(setting, detail, graph);
+  const auto add_one = [&] {
+    for (const int piece : pieces) writer.add(costs.piece(piece));
+  };
+  add_one();
+  if (!setting.kind.late) return;
+  for (int epoch = 0; epoch < kLateEpochs; ++epoch) {
+    writer.begin_epoch();
+    add_one();
+  }
+}
+
 TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerPlan> layers,
                       TaskDetail detail) {
   TaskGraph graph(setting.topology.ranks());
   ProgramsByOrder programs(setting.model, setting.topology.ranks());
   EpochCosts costs(setting.topology, programs, setting.corrections);
-  TaskWriter writer(setting, detail, graph);
-  for (const int piece : costs.pieces(setting, 0, layers, 0)) writer.add(costs.piece(piece));
+  add_epoch_tasks(setting, costs, costs.pieces(setting, 0, layers, 0), detail, graph);
   return graph;
 }
 
@@ -181,9 +250,28 @@ void add_stage_tasks(const EpochSetting& setting, const EpochCosts& costs,
   for (const int piece : stage) writer.add(costs.piece(piece));
 }
 
+double epoch_end_seconds(const TaskGraph& graph, const TaskTimes& times, int epoch) {
+  const TaskId end = epoch + 1 < graph.epochs() ? graph.epoch_begin(epoch + 1) : graph.size();
+  double last = 0;
+  for (TaskId id = graph.epoch_begin(epoch); id < end; ++id) {
+    if (graph.task(id).kind == TaskKind::kTransfer) continue;
+    last = std::max(last, times.end_s[static_cast<std::size_t>(id)]);
+  }
+  return last;
+}
+
+double epoch_seconds(const TaskGraph& graph, const TaskTimes& times) {
+  if (graph.epochs() == 1) return times.makespan_s;
+  const int last = graph.epochs() - 1;
+  const int before = last / 2;
+  return (epoch_end_seconds(graph, times, last) - epoch_end_seconds(graph, times, before)) /
+         (last - before);
+}
+
 std::vector<double> computing_seconds(const TaskGraph& graph) {
   std::vector<double> seconds(static_cast<std::size_t>(graph.ranks()), 0);
-  for (const SimTask& task : graph.tasks()) {
+  for (TaskId id = graph.epoch_begin(graph.epochs() - 1); id < graph.size(); ++id) {
+    const SimTask& task = graph.task(id);
     if (task.kind == TaskKind::kCompute) {
       seconds[static_cast<std::size_t>(task.rank)] += task.seconds;
     }
@@ -191,9 +279,19 @@ std::vector<double> computing_seconds(const TaskGraph& graph) {
   return seconds;
 }
 
+PacketSums packet_sums(const TaskGraph& graph) {
+  PacketSums sums;
+  for (TaskId id = graph.epoch_begin(graph.epochs() - 1); id < graph.size(); ++id) {
+    sums.bytes += graph.task(id).bytes;
+    sums.rows += graph.task(id).rows;
+  }
+  return sums;
+}
+
 double lower_bound_seconds(const Topology& topology, const TaskGraph& graph) {
   CardLoad cards(topology);
-  for (const SimTask& task : graph.tasks()) {
+  for (TaskId id = graph.epoch_begin(graph.epochs() - 1); id < graph.size(); ++id) {
+    const SimTask& task = graph.task(id);
     if (task.kind == TaskKind::kTransfer) cards.add(task.rank, task.destination, task.bytes);
   }
   return std::max(std::ranges::max(computing_seconds(graph)), cards.seconds());

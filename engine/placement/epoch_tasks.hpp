@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/placement/epoch_cost.hpp"
-#include "engine/placement/task_graph.hpp"
+#include "engine/placement/simulator.hpp"
 
 namespace atl {
 
@@ -18,11 +18,20 @@ enum class TaskDetail {
   // approximation: they end together.
   kMerged,
 };
+// An epoch of the setting's kind. Where messages are late, it is one of several equal epochs.
 TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerPlan> layers,
                       TaskDetail detail);
+void add_epoch_tasks(const EpochSetting& setting, const EpochCosts& costs,
+                     std::span<const int> pieces, TaskDetail detail, TaskGraph& graph);
+
+// When the ranks have computed an epoch of the graph.
+double epoch_end_seconds(const TaskGraph& graph, const TaskTimes& times, int epoch);
+// How long an epoch takes: all of the graph; of several epochs, one of the second half of them in
+// the mean, because in the first ones the wire is not as busy as it will be.
+double epoch_seconds(const TaskGraph& graph, const TaskTimes& times);
 
 // An epoch falls into stages, each ended by a sum over all ranks that all of them wait for, so that
-// the seconds of stages add up. Calls visit(stage) for each of them, a
+// the seconds of stages add up, unless messages are late. Calls visit(stage) for each of them, a
 // stage being some of these pieces.
 template <typename Visit>
 void for_each_stage(const EpochCosts& costs, std::span<const int> pieces, const Visit& visit) {
@@ -37,8 +46,13 @@ void for_each_stage(const EpochCosts& costs, std::span<const int> pieces, const 
 void add_stage_tasks(const EpochSetting& setting, const EpochCosts& costs,
                      std::span<const int> stage, TaskGraph& graph);
 
-// Seconds that each rank computes.
+// Figures of the last epoch: seconds that each rank computes, and the contents of all packets.
 std::vector<double> computing_seconds(const TaskGraph& graph);
+struct PacketSums {
+  double bytes = 0;
+  double rows = 0;
+};
+PacketSums packet_sums(const TaskGraph& graph);
 // No schedule of these tasks can end earlier: the busiest rank's work, or a network card's bytes.
 double lower_bound_seconds(const Topology& topology, const TaskGraph& graph);
 

@@ -8,10 +8,25 @@ namespace atl {
 
 namespace {
 
-// Elements of the buffer that exact messages of an aggregate are packed into.
-std::int64_t buffer_elements(const Operation& op, const RankCounts& counts) {
+// Bytes of the buffers for messages of an aggregate. exchange: null: exact.
+std::int64_t op_buffer_bytes(const Operation& op, const RankCounts& counts, DType dtype,
+                             const ExchangeOptions* exchange) {
   if (!op.needs_messages()) return 0;
-  return counts.sent_for(op).rows * padded_columns(op.message_columns());
+  const std::int64_t sent = counts.sent_for(op).rows;
+  const RankRows& rows = counts.shape.rows;
+  if (exchange == nullptr) return exact_buffer_bytes(sent, op.message_columns(), dtype);
+  return message_buffer_bytes(*exchange, widest_message(*exchange),
+                              {.direction = op.messages.direction,
+                               .sent = sent,
+                               .received = rows.received_for(op),
+                               .outer = rows.halo_for(op)},
+                              op.message_columns(), dtype);
+}
+
+// Null for the exact mode.
+const ExchangeOptions* unless_exact(const ExchangeOptions& exchange) {
+  const ExchangeMode& mode = exchange_mode(exchange.mode);
+  return mode.sends_all() && !mode.takes_bits() ? nullptr : &exchange;
 }
 
 std::int64_t parameter_bytes(const TrainingPrograms& programs, const RankCounts& counts,
@@ -30,22 +45,23 @@ std::int64_t loss_bytes(const TrainingPrograms& programs, const RankCounts& coun
 }  // namespace
 
 TrainingMemory training_memory(const TrainingPrograms& programs, const RankCounts& counts,
-                               const std::string& device_kind) {
+                               const std::string& device_kind, const ExchangeOptions& exchange) {
   const std::int64_t values = std::max(
       allocate(programs.training, programs.training_schedule, counts.shape.rows).elements,
       allocate(programs.evaluation, programs.evaluation_schedule, counts.shape.rows).elements);
   std::int64_t messages = 0;
   for (Value v = 0; v < programs.training.size(); ++v) {
     if (is_made_again(programs.training, v)) continue;
-    messages += buffer_elements(programs.training.at(v), counts);
+    messages +=
+        op_buffer_bytes(programs.training.at(v), counts, programs.dtype, unless_exact(exchange));
   }
   for (const Operation& op : programs.evaluation.operations) {
     // Evaluation finds kept aggregates.
-    if (!op.constant) messages += buffer_elements(op, counts);
+    if (!op.constant) messages += op_buffer_bytes(op, counts, programs.dtype, nullptr);
   }
   return {.values = values * bytes_of(programs.dtype) + loss_bytes(programs, counts),
           .parameters = parameter_bytes(programs, counts, device_kind),
-          .messages = messages * bytes_of(programs.dtype)};
+          .messages = messages};
 }
 
 DataMemory data_memory(const DataCounts& counts) {
@@ -55,21 +71,29 @@ DataMemory data_memory(const DataCounts& counts) {
           .graph = matrices * (8 * counts.nodes + of_edge * counts.edges)};
 }
 
+ExchangeOptions exchange_of(const EpochSetting& setting, std::span<const LayerPlan> layers) {
+  return setting.exchange == nullptr ? ExchangeOptions()
+                                     : planned_exchange(*setting.exchange, layers);
+}
+
 std::vector<double> training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers) {
   const TrainingPrograms programs(planned_model(setting.model, layers));
+  const ExchangeOptions exchange = exchange_of(setting, layers);
   std::vector<double> bytes;
   for (int rank = 0; rank < setting.topology.ranks(); ++rank) {
     const RankCounts counts =
         rank_counts(setting.partition, rank, programs.covers, recomputation_of(layers).get());
     const std::string& kind = setting.topology.device(rank).kind;
-    bytes.push_back(static_cast<double>(training_memory(programs, counts, kind).total()));
+    bytes.push_back(static_cast<double>(training_memory(programs, counts, kind, exchange).total()));
   }
   return bytes;
 }
 
 std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
-                                 std::span<const RankCounts> counts, const Topology& topology) {
+                                 std::span<const RankCounts> counts, const Topology& topology,
+                                 const ExchangeOptions& exchange) {
   std::vector<std::int64_t> elements(counts.size(), 0);
+  std::vector<std::int64_t> messages(counts.size(), 0);
   for (const Program* program : {&programs.training, &programs.evaluation}) {
     for (Value v = 0; v < program->size(); ++v) {
       const Scope& scope = program->scope_of(v);
@@ -85,7 +109,10 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
                      : held.own(op.rows_of()) + held.returned;
         // Places start at multiples of some elements.
         constexpr std::int64_t kGap = 64;
-        elements[r] += buffer_elements(op, counts[r]) + kGap + most_rows * per_row;
+        elements[r] += kGap + most_rows * per_row;
+        messages[r] +=
+            op_buffer_bytes(op, counts[r], programs.dtype,
+                            program == &programs.training ? unless_exact(exchange) : nullptr);
       }
     }
   }
@@ -93,7 +120,7 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
   bytes.reserve(counts.size());
   for (std::size_t r = 0; r < counts.size(); ++r) {
     bytes.push_back(static_cast<double>(
-        elements[r] * bytes_of(programs.dtype) +
+        elements[r] * bytes_of(programs.dtype) + messages[r] +
         (layer < 0 ? parameter_bytes(programs, counts[r], topology.devices[r].kind) +
                          loss_bytes(programs, counts[r])
                    : 0)));

@@ -9,13 +9,14 @@ namespace atl {
 struct TrainingMemory {
   std::int64_t values = 0;      // of the layers, in one block, and of the validation loss
   std::int64_t parameters = 0;  // with gradients and the optimizer's moments
-  std::int64_t messages = 0;    // what exact ones are packed into
+  std::int64_t messages = 0;    // what they are packed into, and rows that are kept of them
 
   std::int64_t total() const { return values + parameters + messages; }
 };
 // device_kind: "cpu" or "cuda".
 TrainingMemory training_memory(const TrainingPrograms& programs, const RankCounts& counts,
-                               const std::string& device_kind);
+                               const std::string& device_kind,
+                               const ExchangeOptions& exchange = {});
 
 // The data that a rank holds.
 struct DataMemory {
@@ -35,13 +36,17 @@ struct DataCounts {
 };
 DataMemory data_memory(const DataCounts& counts);
 
-// The bytes of Trainer::bytes_needed() by rank: values, parameters and buffers of exact exchange.
+// The mode of the setting with the widths of the layers; where it has none, exact, which needs more
+// than most widths do.
+ExchangeOptions exchange_of(const EpochSetting& setting, std::span<const LayerPlan> layers);
+// The bytes of Trainer::bytes_needed() by rank: values, parameters and buffers of that exchange.
 std::vector<double> training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers);
 // More than the part of that which the scopes of layer `layer` account for; -1: all other scopes,
-// and parameters. By rank, as `counts` are. Depends on the plan of this layer alone, so it can be
-// kept.
+// and parameters. By rank, as `counts` are. Depends on the plan of this layer and on the exchange
+// alone, so it can be kept.
 std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
-                                 std::span<const RankCounts> counts, const Topology& topology);
+                                 std::span<const RankCounts> counts, const Topology& topology,
+                                 const ExchangeOptions& exchange = {});
 // By how much ranks lack memory for these bytes, all together.
 double missing_bytes(const Topology& topology, std::span<const double> bytes);
 // The bytes of the shard of the rank: features, and the graph in both directions.

@@ -37,6 +37,24 @@ Json explain_decisions(PlanSpace& space, const SearchResult& found) {
   return decisions;
 }
 
+// Sums over all ranks.
+Json messages_json(std::span<const SimulatedEpoch> epochs, const ExpectedMessages& expected) {
+  Json kinds = Json::array();
+  for (const SimulatedEpoch& epoch : epochs) {
+    kinds.push_back({{"share_of_epochs", epoch.kind.share},
+                     {"share", epoch.kind.messages},
+                     {"rows", packet_sums(epoch.tasks).rows},
+                     {"bytes", packet_sums(epoch.tasks).bytes},
+                     {"ms", ms(epoch_seconds(epoch.tasks, epoch.times))}});
+  }
+  const PacketSums mean = mean_packet_sums(epochs);
+  return {{"rows", mean.rows},
+          {"bytes", mean.bytes},
+          {"share", expected.mean_share()},
+          {"is_bound", expected.is_bound},
+          {"epochs", kinds}};
+}
+
 }  // namespace
 
 std::vector<std::string> plan_searches() {
@@ -76,14 +94,13 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
   plan.partition = space.cut(found.choice).options;
   plan.layers = space.layers(found.choice);
   plan.gradient_sum = space.gradient_sum(found.choice);
-  const TaskGraph tasks = space.tasks(found.choice, TaskDetail::kPhases);
-  Simulator simulator(topology);
-  const TaskTimes& times = simulator.run(tasks);
+  const std::vector<SimulatedEpoch> epochs = space.simulated(found.choice);
   plan.predicted_ms = ms(found.cost.seconds);
   plan.default_ms = ms(found.start.seconds);
-  plan.lower_bound_ms = ms(lower_bound_seconds(topology, tasks));
+  plan.lower_bound_ms = ms(mean_lower_bound_seconds(topology, epochs));
+  plan.messages = messages_json(epochs, space.expected());
   Json path = Json::array();
-  for (const PathShare& share : path_shares(tasks, times)) {
+  for (const PathShare& share : path_shares(epochs)) {
     path.push_back({{"what", share.what}, {"ms", ms(share.seconds)}});
   }
   const FactorPlan factors = space.gradient_sync(found.choice);

@@ -38,7 +38,7 @@ std::vector<LayerAlgebra> options_of(const ProgramLayer& layer) {
 
 PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
                      const std::vector<CutCandidate>& cuts, std::vector<int> bits,
-                     PhaseCorrections corrections, int start_bits)
+                     PhaseCorrections corrections, int start_bits, PlannedMessages messages)
     : topology_(topology),
       model_(model),
       cuts_(cuts),
@@ -46,10 +46,15 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
       corrections_(std::move(corrections)),
       simulator_(topology, tolerance_of(topology)),
       programs_(model, topology.ranks()),
-      costs_(topology, programs_, corrections_),
+      messages_(messages),
       graph_(topology.ranks()) {
-  ATOLL_ASSERT(!cuts_.empty() && std::ranges::count(bits_, 32) == 1 &&
-               std::ranges::count(bits_, start_bits) == 1);
+  ATOLL_ASSERT(!cuts_.empty() && std::ranges::count(bits_, start_bits) == 1);
+  ATOLL_ASSERT(messages_.exchange != nullptr || std::ranges::count(bits_, 32) == 1);
+  const EpochSetting any{topology_, model_, cuts_.front().quality, corrections_,
+                         true,      {},     messages_.exchange};
+  for (const EpochKind& kind : messages_of(any, messages_.share).kinds) {
+    epochs_.push_back({kind, EpochCosts(topology, programs_, corrections_)});
+  }
   std::sort(bits_.begin(), bits_.end(), std::greater<>());
   options_.push_back(static_cast<int>(cuts_.size()));
   for (const ProgramLayer& layer : model_program(model, Pass::kEvaluation).layers) {
@@ -64,7 +69,7 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
     start_.resize(options_.size(), static_cast<int>(first));
   }
   const bool keeps = std::ranges::any_of(algebra_[0], &LayerAlgebra::cache_aggregate);
-  if (topology.ranks() > 1 && keeps && can_recompute()) {
+  if (topology.ranks() > 1 && keeps && sends_messages() && can_recompute()) {
     halo_decision_ = decisions();
     for (const auto& orders : algebra_) {
       for (const LayerAlgebra& algebra : orders) programs_.of(algebra, true);
@@ -75,6 +80,11 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
   }
   add_gradient_sums();
   start_.resize(options_.size(), 0);
+}
+
+bool PlanSpace::sends_messages() const {
+  return messages_.exchange == nullptr ||
+         exchange_mode(messages_.exchange->mode).sent != MessagesSent::kNone;
 }
 
 bool PlanSpace::can_recompute() const {
@@ -117,8 +127,9 @@ std::vector<LayerPlan> PlanSpace::layers(std::span<const int> choice) const {
   layers.reserve(algebra_.size());
   for (std::size_t l = 0; l < algebra_.size(); ++l) {
     const LayerAlgebra& algebra = algebra_[l][static_cast<std::size_t>(choice[1 + l])];
-    const double bits =
-        bits_.size() > 1 ? bits_[static_cast<std::size_t>(choice[1 + algebra_.size() + l])] : 32;
+    const double bits = bits_.size() > 1
+                            ? bits_[static_cast<std::size_t>(choice[1 + algebra_.size() + l])]
+                            : bits_.front();
     layers.push_back({algebra, bits});
   }
   if (layers.size() > 1) layers[1].recomputation = recomputation(choice, layers);
@@ -141,11 +152,25 @@ std::shared_ptr<const Recomputation> PlanSpace::recomputation(
 }
 
 EpochSetting PlanSpace::setting(std::span<const int> choice) const {
-  return {topology_, model_, cut(choice).quality, corrections_, true, gradient_sum(choice)};
+  return {.topology = topology_,
+          .model = model_,
+          .partition = cut(choice).quality,
+          .corrections = corrections_,
+          .gradient_sum = gradient_sum(choice),
+          .exchange = messages_.exchange,
+          .kind = epochs_.front().kind};
 }
 
 TaskGraph PlanSpace::tasks(std::span<const int> choice, TaskDetail detail) const {
   return epoch_tasks(setting(choice), layers(choice), detail);
+}
+
+ExpectedMessages PlanSpace::expected() const {
+  return messages_of(setting(start_), messages_.share);
+}
+
+std::vector<SimulatedEpoch> PlanSpace::simulated(std::span<const int> choice) const {
+  return simulate_epochs(setting(choice), layers(choice), TaskDetail::kPhases, messages_.share);
 }
 
 FactorPlan PlanSpace::gradient_sync(std::span<const int> choice) const {
@@ -156,11 +181,26 @@ PlanCost PlanSpace::evaluate(std::span<const int> choice) {
   const std::vector<LayerPlan> planned = layers(choice);
   const EpochSetting epoch = setting(choice);
   PlanCost cost;
-  for_each_stage(costs_,
-                 costs_.pieces(epoch, choice[0], planned, option_of(choice, gradient_decision_)),
-                 [&](std::span<const int> stage) { cost.seconds += stage_seconds(epoch, stage); });
+  for (Epochs& epochs : epochs_) {
+    cost.seconds +=
+        epochs.kind.share * epoch_seconds_of(epochs, epoch.of_kind(epochs.kind), choice, planned);
+  }
   cost.missing_bytes = missing_bytes(choice, planned);
   return cost;
+}
+
+double PlanSpace::epoch_seconds_of(Epochs& epochs, const EpochSetting& setting,
+                                   std::span<const int> choice,
+                                   std::span<const LayerPlan> planned) {
+  const std::span<const int> pieces =
+      epochs.costs.pieces(setting, choice[0], planned, option_of(choice, gradient_decision_));
+  // Late messages travel from one stage into others.
+  if (epochs.kind.late) return stage_seconds(epochs, setting, pieces);
+  double seconds = 0;
+  for_each_stage(epochs.costs, pieces, [&](std::span<const int> stage) {
+    seconds += stage_seconds(epochs, setting, stage);
+  });
+  return seconds;
 }
 
 const TaskTimes& PlanSpace::start_times() const {
@@ -171,14 +211,19 @@ const TaskTimes& PlanSpace::start_times() const {
   return *start_times_;
 }
 
-double PlanSpace::stage_seconds(const EpochSetting& epoch, std::span<const int> stage) {
+double PlanSpace::stage_seconds(Epochs& epochs, const EpochSetting& setting,
+                                std::span<const int> stage) {
   stage_.assign(stage.begin(), stage.end());
-  const auto place = known_.lower_bound(stage_);
-  if (place != known_.end() && place->first == stage_) return place->second;
+  const auto place = epochs.known.lower_bound(stage_);
+  if (place != epochs.known.end() && place->first == stage_) return place->second;
   graph_.clear();
-  add_stage_tasks(epoch, costs_, stage, graph_);
-  const double seconds = simulator_.run(graph_).makespan_s;
-  known_.emplace_hint(place, stage_, seconds);
+  if (epochs.kind.late) {
+    add_epoch_tasks(setting, epochs.costs, stage, TaskDetail::kMerged, graph_);
+  } else {
+    add_stage_tasks(setting, epochs.costs, stage, graph_);
+  }
+  const double seconds = epoch_seconds(graph_, simulator_.run(graph_));
+  epochs.known.emplace_hint(place, stage_, seconds);
   return seconds;
 }
 
@@ -189,7 +234,10 @@ double PlanSpace::missing_bytes(std::span<const int> choice, std::span<const Lay
   key.recomputation = recomputation_of(planned);
   key.orders.assign(choice.begin() + 1,
                     choice.begin() + 1 + static_cast<std::ptrdiff_t>(algebra_.size()));
-  // A search changes little at a time, and bits need no memory.
+  if (messages_.exchange != nullptr) {
+    key.widest = static_cast<int>(std::ranges::max(planned, {}, &LayerPlan::bits).bits);
+  }
+  // A search changes little at a time.
   if (last_missing_ && last_missing_->first == key) return last_missing_->second;
   last_missing_.emplace(key, 0);
   if (fits_surely(choice, planned)) return 0;
@@ -202,6 +250,7 @@ double PlanSpace::missing_bytes(std::span<const int> choice, std::span<const Lay
 bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPlan> planned) {
   memory_key_.cut = choice[0];
   memory_key_.recomputation = recomputation_of(planned);
+  memory_key_.widest = whole_key_.widest;
   bound_.assign(static_cast<std::size_t>(topology_.ranks()), 0);
   for (int layer = -1; layer < static_cast<int>(algebra_.size()); ++layer) {
     memory_key_.part = layer;
@@ -215,8 +264,9 @@ bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPl
                                            [static_cast<std::size_t>(memory_key_.orders[0])],
                                    memory_key_.recomputation != nullptr);
       const std::span<const RankCounts> counts =
-          costs_.counts(cut(choice).quality, choice[0], memory_key_.recomputation);
-      bytes = bytes_bounds(programs, layer, counts, topology_);
+          epochs_.front().costs.counts(cut(choice).quality, choice[0], memory_key_.recomputation);
+      bytes =
+          bytes_bounds(programs, layer, counts, topology_, exchange_of(setting(choice), planned));
       for (std::size_t r = 0; layer < 0 && r < bytes.size(); ++r) {
         bytes[r] += shard_bytes(setting(choice), static_cast<int>(r), counts[r].covered);
       }

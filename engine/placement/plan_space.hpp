@@ -3,6 +3,7 @@
 // summed.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 
@@ -10,34 +11,45 @@
 #include "engine/placement/epoch_tasks.hpp"
 #include "engine/placement/memory_model.hpp"
 #include "engine/placement/search.hpp"
-#include "engine/placement/simulator.hpp"
+#include "engine/placement/simulated_epoch.hpp"
 #include "engine/placement/sufficient_factors.hpp"
 
 namespace atl {
 
+// How messages travel, whatever is decided.
+struct PlannedMessages {
+  // Null: exact, or rounded where a layer has few bits.
+  const ExchangeOptions* exchange = nullptr;
+  std::optional<double> share = std::nullopt;  // see expected_messages()
+};
+
 class PlanSpace final : public SearchSpace {
  public:
-  // Everything must outlive it. `bits`: what messages may travel at, 32 among them: exact. start()
-  // is what training does without a plan: the first cut, the model's own order of each layer and
-  // recomputation (of all pairs or none), and `start_bits`, one of `bits`.
+  // Everything must outlive it. `bits`: what messages may travel at; without an exchange mode 32
+  // among them: exact. start() is what training does without a plan: the first cut, the model's own
+  // order of each layer and recomputation (of all pairs or none), and `start_bits`, one of `bits`.
   PlanSpace(const Topology& topology, const ModelConfig& model,
             const std::vector<CutCandidate>& cuts, std::vector<int> bits,
-            PhaseCorrections corrections = {}, int start_bits = 32);
+            PhaseCorrections corrections = {}, int start_bits = 32, PlannedMessages messages = {});
 
   int decisions() const override { return static_cast<int>(options_.size()); }
   int options(int decision) const override { return options_[static_cast<std::size_t>(decision)]; }
   std::vector<int> start() const override { return start_; }
   int model_of(int decision) const override;
-  // The makespan of the simulated epoch: the sum of those of its stages, each simulated once for
-  // equal costs of its pieces. Bit for bit the same whatever was evaluated before.
+  // The mean of the simulated epochs of all kinds. Where no messages are late, the makespan of one
+  // is the sum of those of its stages, each simulated once for equal costs of its pieces. Bit for
+  // bit the same whatever was evaluated before.
   PlanCost evaluate(std::span<const int> choice) override;
 
   const CutCandidate& cut(std::span<const int> choice) const {
     return cuts_[static_cast<std::size_t>(choice[0])];
   }
   std::vector<LayerPlan> layers(std::span<const int> choice) const;
-  // The tasks that evaluate() simulates, by phase.
+  // The tasks that evaluate() simulates, of the kind of epoch with most messages.
   TaskGraph tasks(std::span<const int> choice, TaskDetail detail) const;
+  ExpectedMessages expected() const;
+  // The same of all kinds, by phase, and when they run.
+  std::vector<SimulatedEpoch> simulated(std::span<const int> choice) const;
   // The bytes that the plan takes by rank: training and shards.
   std::vector<double> memory_bytes(std::span<const int> choice) const;
   // The times of tasks(start(), kMerged): the epoch of evaluate(start()) as a whole, simulated when
@@ -64,6 +76,7 @@ class PlanSpace final : public SearchSpace {
   static int option_of(std::span<const int> choice, int decision) {
     return decision < 0 ? 0 : choice[static_cast<std::size_t>(decision)];
   }
+  bool sends_messages() const;
   // Whether halo rows of the first layer's output can be computed, whatever the layers' orders.
   bool can_recompute() const;
   void add_gradient_sums();
@@ -76,12 +89,22 @@ class PlanSpace final : public SearchSpace {
     int cut = 0;
     std::shared_ptr<const Recomputation> recomputation = nullptr;
     int part = 0;
+    int widest = 0;  // bits of any message; 0 without an exchange mode
     std::vector<int> orders = {};
     auto operator<=>(const MemoryKey&) const = default;
   };
 
-  // stage: its pieces.
-  double stage_seconds(const EpochSetting& epoch, std::span<const int> stage);
+  // The epochs of one kind.
+  struct Epochs {
+    EpochKind kind;
+    EpochCosts costs;
+    std::map<std::vector<int>, double> known = {};  // seconds of stages, by their pieces
+  };
+
+  double epoch_seconds_of(Epochs& epochs, const EpochSetting& setting, std::span<const int> choice,
+                          std::span<const LayerPlan> planned);
+  // stage: its pieces, or those of the whole epoch where messages are late.
+  double stage_seconds(Epochs& epochs, const EpochSetting& setting, std::span<const int> stage);
   // By how much training and shards exceed the memory of ranks.
   double missing_bytes(std::span<const int> choice, std::span<const LayerPlan> planned);
   // True if every rank has room for more than training can need.
@@ -95,7 +118,8 @@ class PlanSpace final : public SearchSpace {
   PhaseCorrections corrections_;
   Simulator simulator_;
   mutable ProgramsByOrder programs_;
-  EpochCosts costs_;
+  PlannedMessages messages_;
+  std::deque<Epochs> epochs_;                        // by kind
   std::map<MemoryKey, double> missing_;              // bytes
   std::map<MemoryKey, std::vector<double>> bounds_;  // bytes of a part, by rank
   MemoryKey memory_key_;                             // scratch
@@ -103,9 +127,8 @@ class PlanSpace final : public SearchSpace {
   std::optional<std::pair<MemoryKey, double>> last_missing_;
   std::vector<double> bound_;  // scratch, by rank
   mutable std::map<RecomputationKey, std::shared_ptr<const Recomputation>> recomputations_;
-  std::map<std::vector<int>, double> known_;  // seconds of stages, by their pieces
-  std::vector<int> stage_;                    // scratch
-  TaskGraph graph_;                           // scratch
+  std::vector<int> stage_;  // scratch
+  TaskGraph graph_;         // scratch
   // Decision 0 is the cut; 1 + l the algebra of layer l; 1 + layers + l its bits, if there are
   // several to choose from.
   std::vector<std::vector<LayerAlgebra>> algebra_;  // by layer: its options

@@ -1,5 +1,6 @@
-// One epoch as tasks of a discrete-event simulation: what runs on which rank in which order, what
-// travels between which ranks, and what waits for what.
+// An epoch as tasks of a discrete-event simulation: what runs on which rank in which order, what
+// travels between which ranks, and what waits for what. Where messages are used an epoch after the
+// one that sends them, several epochs one after another.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct SimTask {
   int destination = -1;  // transfer: the receiver
   double seconds = 0;    // compute: alone on its rank; delay
   double bytes = 0;      // transfer
+  double rows = 0;       // transfer: messages in it
   // Transfer: so many packets at once, of equal size, to the ranks from `destination` on, which
   // have the same links from `rank`.
   int packets = 1;
@@ -64,8 +66,16 @@ class TaskGraph {
     const std::int32_t begin = i == 0 ? 0 : dependency_end_[i - 1];
     return {dependencies_.data() + begin, dependencies_.data() + dependency_end_[i]};
   }
+  // Tasks from now on are of another epoch.
+  void begin_epoch() { epoch_begins_.push_back(size()); }
+  int epochs() const { return static_cast<int>(epoch_begins_.size()) + 1; }
+  // The first task of an epoch, which may be behind all tasks.
+  TaskId epoch_begin(int epoch) const {
+    return epoch == 0 ? 0 : epoch_begins_[static_cast<std::size_t>(epoch - 1)];
+  }
   // Forgets all tasks and keeps their memory.
   void clear() {
+    epoch_begins_.clear();
     tasks_.clear();
     dependencies_.clear();
     dependency_end_.clear();
@@ -76,6 +86,7 @@ class TaskGraph {
   std::vector<SimTask> tasks_;
   std::vector<TaskId> dependencies_;
   std::vector<std::int32_t> dependency_end_;  // by task, into dependencies_
+  std::vector<TaskId> epoch_begins_;          // but for the first epoch's
 };
 
 }  // namespace atl

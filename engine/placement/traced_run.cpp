@@ -1,6 +1,8 @@
 #include "engine/placement/traced_run.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 #include <set>
 #include <string>
 
@@ -8,8 +10,7 @@
 #include "base/median.hpp"
 #include "engine/exchange/halo_exchange.hpp"
 #include "engine/models/model_options.hpp"
-#include "engine/placement/epoch_tasks.hpp"
-#include "engine/placement/simulator.hpp"
+#include "engine/placement/simulated_epoch.hpp"
 
 namespace atl {
 
@@ -99,20 +100,19 @@ class Fitting {
 
  private:
   std::vector<std::map<PhasePlace, double>> simulate(const PhaseCorrections& corrections) const {
-    const EpochSetting setting{topology_,   run_.model,   run_.partition,
-                               corrections, run_.overlap, run_.gradient_sum};
-    const TaskGraph graph = epoch_tasks(setting, run_.layers, TaskDetail::kPhases);
-    Simulator simulator(topology_);
-    const TaskTimes& times = simulator.run(graph);
     std::vector<std::map<PhasePlace, double>> seconds(run_.phase_s.size());
-    for (TaskId id = 0; id < graph.size(); ++id) {
-      const SimTask& task = graph.task(id);
-      const std::optional<Phase> phase = phase_named(task.name);
-      if (!phase) continue;
-      const PhasePlace place{*phase, task.layer, std::string_view(task.direction) == "backward"};
-      const auto t = static_cast<std::size_t>(id);
-      seconds[static_cast<std::size_t>(std::max(task.rank, 0))][place] +=
-          times.end_s[t] - times.start_s[t];
+    for (const auto& [kind, graph, times] :
+         simulate_epochs(run_.setting(topology_, corrections), run_.layers, TaskDetail::kPhases,
+                         run_.share_sent)) {
+      for (TaskId id = graph.epoch_begin(graph.epochs() - 1); id < graph.size(); ++id) {
+        const SimTask& task = graph.task(id);
+        const std::optional<Phase> phase = phase_named(task.name);
+        if (!phase) continue;
+        const PhasePlace place{*phase, task.layer, std::string_view(task.direction) == "backward"};
+        const auto t = static_cast<std::size_t>(id);
+        seconds[static_cast<std::size_t>(std::max(task.rank, 0))][place] +=
+            kind.share * (times.end_s[t] - times.start_s[t]);
+      }
     }
     return seconds;
   }
@@ -121,7 +121,109 @@ class Fitting {
   const Topology& topology_;
 };
 
+// How its messages travelled.
+void read_messages(const Json& metadata, const std::filesystem::path& path, TracedRun& run) {
+  const auto json = json_field_or<Json>(metadata, "exchange", path, kExactMode);
+  ExchangeOptions exchange =
+      read_exchange(json, fmt::format("{}: field 'exchange'", path.string()));
+  const bool is_plain =
+      exchange.is_plain() && !json_field_or<bool>(metadata, "pipelined", path, false);
+  if (!is_plain && json.is_string()) {
+    fail_input(
+        "{}: a run with --exchange {}, recorded without the options of that mode by an earlier "
+        "version; record it again",
+        path.string(), exchange.mode);
+  }
+  if (is_plain) return;
+  run.exchange = std::move(exchange);
+  if (const auto share = optional_number(metadata, "share_sent", path.string())) {
+    run.share_sent = *share;
+  }
+}
+
+// The epochs by which a run is judged: all of them, or where epochs differ the last ones that make
+// up whole cycles. Throws Error{kInput} if there are too few.
+std::vector<int> judged_epochs(const RankEpochs& rank, const ExpectedMessages& expected,
+                               const std::filesystem::path& path) {
+  std::vector<int> epochs;
+  for (const auto& [epoch, seconds] : rank.epoch_s) epochs.push_back(epoch);
+  const std::size_t cycle =
+      expected.kinds.size() > 1 ? static_cast<std::size_t>(expected.cycle) : 1;
+  if (epochs.size() < cycle) {
+    fail_input(
+        "{}: {} epochs after the first {}, which are not typical; {} epochs send all messages, so "
+        "record more",
+        path.string(), epochs.size(), kFirstEpochs, cycle);
+  }
+  epochs.erase(epochs.begin(), epochs.begin() + static_cast<std::ptrdiff_t>(epochs.size() % cycle));
+  return epochs;
+}
+
+// Seconds of a sum over ranks in an epoch, of the rank that came last.
+double shortest_seconds(const std::vector<RankEpochs>& ranks, const PhasePlace& place, int epoch) {
+  double shortest = std::numeric_limits<double>::infinity();
+  for (const RankEpochs& rank : ranks) {
+    const auto found = rank.phase_s.find(place);
+    if (found != rank.phase_s.end() && found->second.contains(epoch)) {
+      shortest = std::min(shortest, found->second.at(epoch));
+    }
+  }
+  return shortest;
+}
+
+void set_seconds(const std::vector<RankEpochs>& ranks, const std::filesystem::path& path,
+                 TracedRun& run) {
+  const ExpectedMessages expected = run.exchange ? expected_messages(*run.exchange, run.share_sent)
+                                                 : ExpectedMessages{{EpochKind{}}};
+  const bool alike = expected.kinds.size() == 1;
+  const auto typical = [&](const std::vector<double>& seconds) {
+    return alike ? median(seconds)
+                 : std::accumulate(seconds.begin(), seconds.end(), 0.0) /
+                       static_cast<double>(seconds.size());
+  };
+  const std::vector<int> epochs = judged_epochs(ranks.front(), expected, path);
+  if (epochs.empty()) {
+    fail_input("{}: no epoch after the first {}, which are not typical; record more epochs",
+               path.string(), kFirstEpochs);
+  }
+  std::vector<double> epoch_s;
+  for (const int epoch : epochs) {
+    double slowest = 0;
+    for (const RankEpochs& rank : ranks) {
+      const auto found = rank.epoch_s.find(epoch);
+      if (found != rank.epoch_s.end()) slowest = std::max(slowest, found->second);
+    }
+    epoch_s.push_back(slowest);
+  }
+  run.epochs = static_cast<int>(epoch_s.size());
+  run.epoch_s = typical(epoch_s);
+  run.phase_s.resize(ranks.size());
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const auto& [place, by_epoch] : ranks[r].phase_s) {
+      const bool sum = place.phase == Phase::kAllReduce;
+      if (sum && r > 0) continue;
+      std::vector<double> seconds;
+      for (const auto& [epoch, own] : by_epoch) {
+        if (!std::ranges::binary_search(epochs, epoch)) continue;
+        seconds.push_back(sum ? shortest_seconds(ranks, place, epoch) : own);
+      }
+      if (!seconds.empty()) run.phase_s[r][place] = typical(seconds);
+    }
+  }
+}
+
 }  // namespace
+
+EpochSetting TracedRun::setting(const Topology& topology,
+                                const PhaseCorrections& corrections) const {
+  return {.topology = topology,
+          .model = model,
+          .partition = partition,
+          .corrections = corrections,
+          .overlap = overlap,
+          .gradient_sum = gradient_sum,
+          .exchange = exchange ? &*exchange : nullptr};
+}
 
 TracedRun read_traced_run(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "trace.json";
@@ -132,15 +234,7 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
   run.model = read_trace_model(json_field<Json>(metadata, "model", path), path);
   run.partition = parse_quality(json_field<Json>(metadata, "partition", path), path);
   run.overlap = json_field<bool>(metadata, "overlap", path);
-  const auto exchange = json_field_or<std::string>(metadata, "exchange", path, kExactMode);
-  const ExchangeMode* mode = find_exchange_mode(exchange);
-  const auto pipelined = json_field_or<bool>(metadata, "pipelined", path, false);
-  if (mode == nullptr || pipelined || !mode->sends_all() || mode->differences) {
-    fail_input(
-        "{}: a run with --exchange {}{}; only modes can be predicted that use each message in the "
-        "epoch that sends it, and keep no rows",
-        path.string(), exchange, pipelined ? ", pipelined" : "");
-  }
+  read_messages(metadata, path, run);
   for (const Json& layer : json_field<Json>(metadata, "layers", path)) {
     run.layers.push_back(
         {{read_order(layer, path), json_field<bool>(layer, "cached_aggregate", path)},
@@ -159,41 +253,7 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
   }
   std::vector<RankEpochs> ranks;
   for (const RankTrace& rank : trace.ranks) ranks.push_back(epochs_of(rank));
-  std::vector<double> epoch_s;
-  for (const auto& [epoch, seconds] : ranks.front().epoch_s) {
-    double slowest = seconds;
-    for (const RankEpochs& rank : ranks) {
-      const auto found = rank.epoch_s.find(epoch);
-      if (found != rank.epoch_s.end()) slowest = std::max(slowest, found->second);
-    }
-    epoch_s.push_back(slowest);
-  }
-  if (epoch_s.empty()) {
-    fail_input("{}: no epoch after the first {}, which are not typical; record more epochs",
-               path.string(), kFirstEpochs);
-  }
-  run.epochs = static_cast<int>(epoch_s.size());
-  run.epoch_s = median(epoch_s);
-  run.phase_s.resize(ranks.size());
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    for (const auto& [place, by_epoch] : ranks[r].phase_s) {
-      if (place.phase == Phase::kAllReduce && r > 0) continue;
-      std::vector<double> seconds;
-      for (const auto& [epoch, own] : by_epoch) {
-        double s = own;
-        if (place.phase == Phase::kAllReduce) {
-          for (const RankEpochs& other : ranks) {
-            const auto found = other.phase_s.find(place);
-            if (found != other.phase_s.end() && found->second.contains(epoch)) {
-              s = std::min(s, found->second.at(epoch));
-            }
-          }
-        }
-        seconds.push_back(s);
-      }
-      run.phase_s[r][place] = median(seconds);
-    }
-  }
+  set_seconds(ranks, path, run);
   return run;
 }
 

@@ -16,11 +16,17 @@ struct TracedRun {
   std::vector<LayerPlan> layers;
   bool overlap = true;
   SumRoute gradient_sum;
-  double epoch_s = 0;  // median of the epochs that count
-  int epochs = 0;      // that count: not the first two, which fill caches and buffers
-  // Median seconds of each phase of each rank; of sums over ranks, those of the rank that came last
-  // and waited for nobody, under rank 0.
+  // None: every message is used in the epoch that sends it, and no rows are kept.
+  std::optional<ExchangeOptions> exchange;
+  std::optional<double> share_sent;  // of all messages
+  double epoch_s = 0;                // median of the epochs that count; mean where they differ
+  int epochs = 0;                    // that count: not the first two, which fill caches and buffers
+  // Seconds of each phase of each rank, in the same way; of sums over ranks, those of the rank that
+  // came last and waited for nobody, under rank 0.
   std::vector<std::map<PhasePlace, double>> phase_s;
+
+  // To simulate it. corrections must outlive the result, as this must.
+  EpochSetting setting(const Topology& topology, const PhaseCorrections& corrections) const;
 };
 
 // Reads RUN/trace.json. Throws Error{kInput} naming the file and what is wrong or missing.

@@ -1,6 +1,7 @@
 #include "engine/plan/layer_plan.hpp"
 
 #include "base/error.hpp"
+#include "engine/training/option_table.hpp"
 
 namespace atl {
 
@@ -20,6 +21,13 @@ ModelConfig planned_model(ModelConfig model, std::span<const LayerPlan> layers) 
   return model;
 }
 
+ExchangeOptions planned_exchange(ExchangeOptions mode, std::span<const LayerPlan> layers) {
+  BitChoice bits{.by = BitChoice::By::kFixed};
+  for (const LayerPlan& layer : layers) bits.widths.push_back(static_cast<int>(layer.bits));
+  mode.message_bits.bits = std::move(bits);
+  return mode;
+}
+
 std::shared_ptr<const Recomputation> recomputation_of(std::span<const LayerPlan> layers) {
   return layers.size() > 1 ? layers[1].recomputation : nullptr;
 }
@@ -32,6 +40,18 @@ MultiplyOrder read_order(const Json& layer, const std::filesystem::path& place) 
                to_string(MultiplyOrder::kMultiplyFirst), to_string(MultiplyOrder::kAggregateFirst));
   }
   return *order;
+}
+
+ExchangeOptions read_exchange(const Json& json, const std::filesystem::path& place) {
+  TrainOptions options;
+  read_exchange_json(json.is_string() ? Json{{"exchange", json}} : json, place, options);
+  const ExchangeOptions exchange = options.exchange_options();
+  try {
+    check_exchange(exchange);
+  } catch (const Error& error) {
+    fail_input("{}: {}", place.string(), error.what());
+  }
+  return exchange;
 }
 
 void read_recomputation(const Json& json, int ranks, const std::filesystem::path& path,

@@ -55,9 +55,11 @@ Json to_json(const Plan& plan) {
           {"layers", layers},
           {"recomputation", recomputation ? to_json(*recomputation) : Json()},
           {"gradient_sum", to_json(plan.gradient_sum)},
+          {"exchange", plan.exchange},
           {"predicted_ms", plan.predicted_ms},
           {"default_ms", plan.default_ms},
           {"lower_bound_ms", plan.lower_bound_ms},
+          {"messages", plan.messages},
           {"search", plan.search}};
 }
 
@@ -99,9 +101,14 @@ Plan read_plan(const std::filesystem::path& path) {
   read_recomputation(json.value("recomputation", Json()), plan.ranks, path, plan.layers);
   plan.gradient_sum = parse_sum_route(json.value("gradient_sum", Json()), plan.ranks,
                                       fmt::format("{}: field 'gradient_sum'", path.string()));
+  plan.exchange = json.value("exchange", Json());
+  if (!plan.exchange.is_null()) {
+    read_exchange(plan.exchange, fmt::format("{}: field 'exchange'", path.string()));
+  }
   plan.predicted_ms = milliseconds(json, "predicted_ms", path);
   plan.default_ms = milliseconds(json, "default_ms", path);
   plan.lower_bound_ms = milliseconds(json, "lower_bound_ms", path);
+  plan.messages = json.value("messages", Json());
   plan.search = json.value("search", Json());
   return plan;
 }

@@ -24,11 +24,14 @@ struct Plan {
   PartitionOptions partition;  // part p is trained by rank p
   std::vector<LayerPlan> layers;
   SumRoute gradient_sum;
+  // Options of the exchange mode, by name; null: exact, or quantized by the bits of the layers.
+  Json exchange;
 
   // The simulator's expectations, for reports; ms per epoch.
   double predicted_ms = 0;
   double default_ms = 0;      // without a plan
   double lower_bound_ms = 0;  // of any order of the plan's work
+  Json messages;              // rows and bytes per epoch, of all ranks
   Json search;                // how it was found
 };
 

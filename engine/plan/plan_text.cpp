@@ -7,6 +7,42 @@ namespace {
 // How errors call what a plan says of its search.
 constexpr const char* kSearchPlace = "field 'search'";
 
+std::string shown_word(const Json& value) {
+  if (value.is_boolean()) return value.get<bool>() ? "on" : "off";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// "periodic, every 4, stagger on".
+std::string mode_in_words(const Json& exchange) {
+  std::string text = shown_word(exchange.at("exchange"));
+  for (const auto& [name, value] : exchange.items()) {
+    if (name != "exchange") text += fmt::format(", {} {}", name, shown_word(value));
+  }
+  return text;
+}
+
+std::string messages_in_words(const Plan& plan) {
+  constexpr const char* kPlace = "field 'messages'";
+  if (plan.messages.is_null()) return "";
+  const auto number = [&](const Json& object, const char* field) {
+    return json_field<double>(object, field, kPlace);
+  };
+  std::string text =
+      fmt::format("{}{:.3f} MB in {:.0f} messages per epoch{}, {:.3g} % of all\n",
+                  json_field_or<bool>(plan.messages, "is_bound", kPlace, false) ? "at most " : "",
+                  number(plan.messages, "bytes") / 1e6, number(plan.messages, "rows"),
+                  plan.exchange.is_null() ? "" : fmt::format(" ({})", mode_in_words(plan.exchange)),
+                  100 * number(plan.messages, "share"));
+  const Json epochs = json_field<Json>(plan.messages, "epochs", kPlace);
+  if (epochs.size() < 2) return text;
+  for (const Json& kind : epochs) {
+    text += fmt::format("  {:.3g} % of the epochs: {:.1f} ms, {:.3f} MB\n",
+                        100 * number(kind, "share_of_epochs"), number(kind, "ms"),
+                        number(kind, "bytes") / 1e6);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string to_text(const Plan& plan) {
@@ -17,6 +53,7 @@ std::string to_text(const Plan& plan) {
       plan.dataset, plan.ranks, plan.predicted_ms, plan.default_ms, gain, plan.lower_bound_ms,
       plan.lower_bound_ms > 0 ? 100 * (plan.predicted_ms / plan.lower_bound_ms - 1) : 0);
   if (!plan.shape.empty()) text += fmt::format("made from {}, not from a dataset\n", plan.shape);
+  text += messages_in_words(plan);
   if (plan.search.is_null()) return text;
   const auto word = [](const Json& object, const char* field) {
     return json_field_or<std::string>(object, field, kSearchPlace, "");

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/median.hpp"
 #include "datasets/dataset.hpp"
+#include "engine/exchange/expected_messages.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/host_share.hpp"
 #include "engine/training/option_table.hpp"
@@ -34,7 +36,8 @@ void require_parts_file_fits(const PlanChoice& choice, const Plan& plan) {
 }
 
 // Median of the epochs after those that fetch what is kept and size what grows; the same on all
-// ranks. Infinity, with a warning, if the job needs more memory than there is.
+// ranks. Where epochs differ: the mean. Infinity, with a warning, if the job needs more memory than
+// there is.
 double trial_ms(TrainJob job, const std::string& name, const std::filesystem::path& dataset,
                 int epochs, Transport& transport) {
   constexpr int kFirstEpochs = 2;
@@ -52,7 +55,15 @@ double trial_ms(TrainJob job, const std::string& name, const std::filesystem::pa
     const double ms = rank_job->trainer().run_epoch(epoch).epoch_ms;
     if (epoch > kFirstEpochs) times.push_back(ms);
   }
-  return median(times);
+  if (expected_messages(job.options.exchange_options()).kinds.size() == 1) return median(times);
+  return std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+}
+
+// As many epochs as it takes for all kinds of them to come, but not for ever.
+int epochs_of_trial(const TrainOptions& options, int asked) {
+  constexpr int kMost = 20;
+  const ExpectedMessages expected = expected_messages(options.exchange_options());
+  return expected.kinds.size() == 1 ? asked : std::max(asked, std::min(expected.cycle, kMost));
 }
 
 std::string to_text(double trial_ms, const char* unit) {
@@ -60,6 +71,11 @@ std::string to_text(double trial_ms, const char* unit) {
 }
 
 }  // namespace
+
+TrainOptions with_exchange_of(const Plan& plan, TrainOptions options) {
+  if (!plan.exchange.is_null()) read_exchange_json(plan.exchange, "field 'exchange'", options);
+  return options;
+}
 
 void follow_plan(const Plan& plan, const PlanChoice& choice, TrainJob& job) {
   std::filesystem::path folder = std::move(job.partition.parts_dir);
@@ -69,15 +85,14 @@ void follow_plan(const Plan& plan, const PlanChoice& choice, TrainJob& job) {
   TrainOptions& options = job.options;
   options.model = planned_model(std::move(options.model), plan.layers);
   options.gradient_sum = plan.gradient_sum;
-  BitChoice bits{.by = BitChoice::By::kFixed};
-  for (const LayerPlan& layer : plan.layers) bits.widths.push_back(static_cast<int>(layer.bits));
-  if (std::ranges::min(bits.widths) < 32) {
-    options.exchange = kModeOfBits;
-    options.message_bits.bits = std::move(bits);
-  }
+  options = with_exchange_of(plan, std::move(options));
+  const BitChoice bits =
+      planned_exchange(options.exchange_options(), plan.layers).message_bits.bits;
+  if (plan.exchange.is_null() && std::ranges::min(bits.widths) < 32) options.exchange = kModeOfBits;
+  if (exchange_mode(options.exchange).takes_bits()) options.message_bits.bits = bits;
 }
 
-TrainJob planned_job(const TrainJob& unplanned, const PlanChoice& choice, int trial_epochs,
+TrainJob planned_job(const TrainJob& asked, const PlanChoice& choice, int trial_epochs,
                      Transport& transport) {
   Plan plan;
   on_all_ranks(transport, [&] {
@@ -86,25 +101,30 @@ TrainJob planned_job(const TrainJob& unplanned, const PlanChoice& choice, int tr
     const bool opens = transport.rank() == 0;
     require_plan_fits(plan, choice.file,
                       opens ? Dataset::open(choice.dataset).info().checksum : plan.dataset_checksum,
-                      transport.size(), planned_options(unplanned.options));
+                      transport.size(), planned_options(asked.options));
     require_parts_file_fits(choice, plan);
   });
+  // The mode stays whatever the trial says: it changes what is computed.
+  TrainJob unplanned = asked;
+  unplanned.options = with_exchange_of(plan, asked.options);
   TrainJob planned = unplanned;
   follow_plan(plan, choice, planned);
+  check_options(planned.options);  // with the mode of the plan
   if (transport.rank() == 0) {
     log::info("{}: {:.1f} ms per epoch expected, {:.1f} ms without the plan", choice.file.string(),
               plan.predicted_ms, plan.default_ms);
   }
   if (trial_epochs == 0) return planned;
+  trial_epochs = epochs_of_trial(unplanned.options, trial_epochs);
   const double with_plan =
       trial_ms(planned, "with the plan", choice.dataset, trial_epochs, transport);
   const double without =
       trial_ms(unplanned, "without the plan", choice.dataset, trial_epochs, transport);
   const bool drops = without < with_plan;
   if (transport.rank() == 0) {
-    const std::string found = fmt::format(
-        "{}: {} with the plan, {} without it (medians of {} epochs)", choice.file.string(),
-        to_text(with_plan, "ms per epoch"), to_text(without, "ms"), trial_epochs);
+    const std::string found =
+        fmt::format("{}: {} with the plan, {} without it ({} epochs each)", choice.file.string(),
+                    to_text(with_plan, "ms per epoch"), to_text(without, "ms"), trial_epochs);
     if (drops) {
       log::warn("{}; the plan is dropped, --plan-trial 0 keeps it", found);
     } else {

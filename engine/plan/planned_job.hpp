@@ -20,12 +20,15 @@ struct PlanChoice {
   std::string parts_file;         // the one that the plan's cut is read from; empty: none
 };
 
+// `options` with the exchange mode of the plan, if it has one.
+TrainOptions with_exchange_of(const Plan& plan, TrainOptions options);
 // Puts what the plan decides into the job.
 void follow_plan(const Plan& plan, const PlanChoice& choice, TrainJob& job);
-// `unplanned` as the plan changes it; or as it is, if `trial_epochs` real epochs of the planned job
-// take longer (0: untried). Collective. Throws Error{kInput} on all ranks if the plan is damaged or
-// made for another graph, number of ranks, model or file of parts, and what a RankJob throws.
-TrainJob planned_job(const TrainJob& unplanned, const PlanChoice& choice, int trial_epochs,
+// `asked` as the plan changes it; or as it is but for the plan's exchange mode, if `trial_epochs`
+// real epochs of the planned job take longer (0: untried). Collective. Throws Error{kInput} on all
+// ranks if the plan is damaged or made for another graph, number of ranks, model or file of parts,
+// and what a RankJob throws.
+TrainJob planned_job(const TrainJob& asked, const PlanChoice& choice, int trial_epochs,
                      Transport& transport);
 
 }  // namespace atl

@@ -145,47 +145,55 @@ Table message_options() {
        .group = "Messages",
        .help = "sampled: share of the messages that is sent in an epoch, above 0, at most 1",
        .value = TrainRow::number(ATOLL_FIELD(sending.rate), 1e-6, 1),
-       .recorded = sends(MessagesSent::kSampled)},
+       .recorded = sends(MessagesSent::kSampled),
+       .plan = PlanRole::kFixes},
       {.name = "every",
        .group = "Messages",
        .help = "periodic: a message is sent every K epochs",
        .value = TrainRow::number(ATOLL_FIELD(sending.every), 1, 10000000),
-       .recorded = sends(MessagesSent::kPeriodic)},
+       .recorded = sends(MessagesSent::kPeriodic),
+       .plan = PlanRole::kFixes},
       {.name = "stagger",
        .group = "Messages",
        .help = "periodic: send 1 / K of the messages in each epoch, not all in one of K",
        .value = TrainRow::on_or_off(ATOLL_FIELD(sending.stagger)),
-       .recorded = sends(MessagesSent::kPeriodic)},
+       .recorded = sends(MessagesSent::kPeriodic),
+       .plan = PlanRole::kFixes},
       {.name = "bound",
        .group = "Messages",
        .help = "skip: a row is sent when it has moved by more than this share of its length since "
                "it was sent last; 0: always",
        .value = TrainRow::number(ATOLL_FIELD(sending.bound), 0, 1000),
-       .recorded = sends(MessagesSent::kDrifted)},
+       .recorded = sends(MessagesSent::kDrifted),
+       .plan = PlanRole::kFixes},
       {.name = "oldest",
        .group = "Messages",
        .help = "skip and unified: epochs after which a row is sent all the same",
        .value = TrainRow::number(ATOLL_FIELD(sending.oldest), 1, kOldestMessage),
-       .recorded = sends(MessagesSent::kDrifted, MessagesSent::kByCost)},
+       .recorded = sends(MessagesSent::kDrifted, MessagesSent::kByCost),
+       .plan = PlanRole::kFixes},
       {.name = "drift-limit",
        .group = "Messages",
        .help =
            "unified: messages are left out of epochs only in layers whose rows move by less than "
            "this share of their square in an epoch",
        .value = TrainRow::number(ATOLL_FIELD(sending.drift_limit), 0, 1000),
-       .recorded = sends(MessagesSent::kByCost)},
+       .recorded = sends(MessagesSent::kByCost),
+       .plan = PlanRole::kFixes},
       {.name = "staleness-weight",
        .group = "Messages",
        .help = "unified: how much worse the square of a lag is than that of noise",
        .value = TrainRow::number(ATOLL_FIELD(sending.staleness_weight), 0, 1e6),
-       .recorded = sends(MessagesSent::kByCost)},
+       .recorded = sends(MessagesSent::kByCost),
+       .plan = PlanRole::kFixes},
       {.name = "shift",
        .group = "Messages",
        .help =
            "Modes that keep rows of earlier epochs: move those of a link by the mean of how far "
            "they fell behind, at the price of one row per link",
        .value = TrainRow::on_or_off(ATOLL_FIELD(sending.shift)),
-       .recorded = keeps_rows},
+       .recorded = keeps_rows,
+       .plan = PlanRole::kFixes},
       {.name = "schedule",
        .group = "Messages",
        .help = "Use messages in the epoch that sends them (synchronous) or in the one after "
@@ -196,13 +204,15 @@ Table message_options() {
        .recorded =
            [](const TrainOptions& options) {
              return options.sending.schedule != MessageSchedule::kAuto;
-           }},
+           },
+       .plan = PlanRole::kFixes},
       {.name = "synchronous-every",
        .group = "Messages",
        .help = "pipelined: in every K-th epoch messages are waited for; 0: in the first one alone",
        .value = TrainRow::number(ATOLL_FIELD(sending.synchronous_every), 0, 10000000),
        .recorded =
-           [](const TrainOptions& options) { return options.exchange_options().pipelined(); }},
+           [](const TrainOptions& options) { return options.exchange_options().pipelined(); },
+       .plan = PlanRole::kFixes},
       {.name = "reassign-every",
        .group = "Messages",
        .help = "Adaptive and random bits: epochs between assignments",
@@ -346,6 +356,35 @@ Json planned_options(const TrainOptions& options) {
     if (is_made_for(row, options)) result[row.name] = option_json(row, options);
   }
   return result;
+}
+
+bool is_of_exchange(const Option<TrainOptions>& option) {
+  return option.group == "Messages" && option.plan == PlanRole::kFixes;
+}
+
+Json exchange_json(const TrainOptions& options) {
+  Json result = Json::object();
+  for (const TrainRow& row : train_options()) {
+    if (is_of_exchange(row) && row.recorded(options)) result[row.name] = option_json(row, options);
+  }
+  return result;
+}
+
+void read_exchange_json(const Json& json, const std::filesystem::path& place,
+                        TrainOptions& options) {
+  if (!json.is_object()) fail_input("{}: is {}; it must be an object", place.string(), shown(json));
+  for (const auto& [name, value] : json.items()) {
+    const auto row = std::ranges::find(train_options(), name, &TrainRow::name);
+    if (row == train_options().end() || !is_of_exchange(*row)) {
+      std::vector<std::string> names;
+      for (const TrainRow& other : train_options()) {
+        if (is_of_exchange(other)) names.push_back(other.name);
+      }
+      fail_input("{}: '{}' is no option of messages; allowed are {}", place.string(), name,
+                 fmt::join(names, ", "));
+    }
+    read_option_json(*row, json, name.c_str(), place, options);
+  }
 }
 
 void require_effect(std::span<const GivenOption> given, std::span<const TrainOptions> runs,

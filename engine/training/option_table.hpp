@@ -15,6 +15,15 @@ const OptionTable<TrainOptions>& train_options();
 // The values that a plan is made for, by the names of their options (Plan::model).
 Json planned_options(const TrainOptions& options);
 
+// Whether the option is the exchange mode, or says what a mode sends and keeps.
+bool is_of_exchange(const Option<TrainOptions>& option);
+// These options, where they count, by name.
+Json exchange_json(const TrainOptions& options);
+// Sets the options that `json` has. Throws Error{kInput} naming `place`, the option, the value
+// found and those allowed, also for one that is no option of an exchange mode.
+void read_exchange_json(const Json& json, const std::filesystem::path& place,
+                        TrainOptions& options);
+
 // An option as somebody gave it.
 struct GivenOption {
   std::string name;

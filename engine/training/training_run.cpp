@@ -18,6 +18,8 @@
 #include "engine/training/agreement.hpp"
 #include "engine/training/calibration.hpp"
 #include "engine/training/checkpoint.hpp"
+#include "engine/training/message_record.hpp"
+#include "engine/training/option_table.hpp"
 #include "engine/training/progress.hpp"
 #include "engine/training/pyg_tensors.hpp"
 
@@ -263,7 +265,7 @@ class Run {
       exposed_ms_.push_back(number("exposed_comm_ms"));
       if (const double ms = number("epoch_ms"); std::isfinite(ms)) epoch_ms_.push_back(ms);
       if (const double bytes = number("bytes_sent"); std::isfinite(bytes)) bytes_.push_back(bytes);
-      if (line.contains("assignment")) assignment_ = line.at("assignment");
+      messages_.add(line.value("assignment", Json()));
     }
   }
 
@@ -301,7 +303,7 @@ class Run {
     if (!std::isfinite(first_loss_)) first_loss_ = result.loss;
     done_ = epoch;
     loss_ = result.loss;
-    if (result.exchange) assignment_ = to_json(*result.exchange);
+    messages_.add(result.exchange ? to_json(*result.exchange) : Json());
     epoch_ms_.push_back(result.epoch_ms);
     exposed_ms_.push_back(result.exposed_comm_ms);
     bytes_.push_back(static_cast<double>(result.bytes_sent));
@@ -479,8 +481,12 @@ class Run {
     if (exchange_mode(options_.exchange).takes_bits())
       summary["bits"] = to_string(options_.message_bits.bits);
     // Widths of the last epoch say nothing about others where messages take turns.
-    if (!assignment_.is_null() && exchange_mode(options_.exchange).sends_all())
-      summary["mean_bits"] = assignment_.at("mean_bits");
+    if (!messages_.assignment().is_null() && exchange_mode(options_.exchange).sends_all())
+      summary["mean_bits"] = messages_.assignment().at("mean_bits");
+    if (const auto sent = messages_.mean()) {
+      summary["rows_sent_per_epoch"] = sent->rows;
+      summary["share_sent"] = sent->share;
+    }
     summary["peak_rss_mb"] =
         static_cast<double>(*std::max_element(peaks.begin(), peaks.end())) / 1e6;
     summary["commit"] = description_.commit;
@@ -501,38 +507,24 @@ class Run {
   // Facts that a simulation of this run needs beside its spans: see docs/formats.md.
   Json trace_metadata() const {
     const ModelConfig& model = trainer_.model();
+    const auto sent = messages_.mean();
     Json layers = Json::array();
     for (const ProgramLayer& layer : trainer_.network().training().layers) {
       layers.push_back({{"order", to_string(layer.algebra.order)},
                         {"cached_aggregate", layer.algebra.cache_aggregate},
-                        {"bits", layer_bits(static_cast<int>(layers.size()))}});
+                        {"bits", messages_.layer_bits(static_cast<int>(layers.size()), options_)}});
     }
     return {{"format", "atoll trace"},
             {"version", 1},
             {"ranks", transport_.size()},
             {"model", trace_json(model)},
             {"layers", layers},
-            {"exchange", options_.exchange},
-            {"pipelined", options_.exchange_options().pipelined()},
+            {"exchange", exchange_json(options_)},
+            {"share_sent", sent ? Json(sent->share) : Json()},
             {"overlap", options_.overlap},
             {"recomputation", to_json(model.recomputation)},
             {"gradient_sum", to_json(options_.gradient_sum)},
             {"partition", job_.partition_quality()}};
-  }
-
-  // Bits per value of the messages of a layer, mean over both directions.
-  double layer_bits(int layer) const {
-    if (assignment_.is_null()) return 32;
-    double rows = 0;
-    double bits = 0;
-    for (const Json& channel : assignment_.at("channels")) {
-      if (channel.at("layer") != layer) continue;
-      for (const auto& [width, count] : channel.at("bits").items()) {
-        rows += count.get<double>();
-        bits += count.get<double>() * std::stod(width);
-      }
-    }
-    return rows > 0 ? bits / rows : 32;
   }
 
   // All ranks' spans in one file. Ranks on one host share a clock; between hosts the clocks are as
@@ -575,7 +567,7 @@ class Run {
   int done_ = 0;
   double loss_ = 0;
   double first_loss_ = kUnknown;
-  Json assignment_;  // how messages travel now; null with exact messages
+  MessageRecord messages_;
   std::vector<double> epoch_ms_, exposed_ms_, bytes_, snapshot_ms_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
 
 #include "launch/report/svg_chart.hpp"
@@ -13,11 +12,13 @@ namespace {
 
 using MessageChannel = std::pair<std::int64_t, std::string>;  // layer, direction
 
-StackedStep to_step(const EpochRecord& epoch, const BitCounts& messages) {
-  const double count = std::accumulate(messages.begin(), messages.end(), 0.0);
+// Shares of all messages: those that are not sent leave a gap.
+StackedStep to_step(const EpochRecord& epoch, const ChannelBits& channel) {
   // An epoch is drawn around its number, so that a run of one epoch has a width too.
   StackedStep step{static_cast<double>(epoch.epoch) - 0.5, {}};
-  for (const double part : messages) step.parts.push_back(count > 0 ? part / count : 0);
+  for (const double part : channel.messages) {
+    step.parts.push_back(channel.rows > 0 ? part / channel.rows : 0);
+  }
   return step;
 }
 
@@ -45,7 +46,7 @@ StackedPanel panel_of(const RunRecord& run, const MessageChannel& channel) {
     if (!epoch.assignment) continue;
     for (const ChannelBits& widths : epoch.assignment->channels) {
       if (widths.layer == channel.first && widths.direction == channel.second) {
-        panel.steps.push_back(to_step(epoch, widths.messages));
+        panel.steps.push_back(to_step(epoch, widths));
       }
     }
   }
@@ -69,7 +70,7 @@ std::string draw_bits(const RunRecord& run, const std::string& name) {
   }
   StackedPanel& all = chart.panels.front();
   for (const EpochRecord& epoch : run.epochs) {
-    if (epoch.assignment) all.steps.push_back(to_step(epoch, total_messages(*epoch.assignment)));
+    if (epoch.assignment) all.steps.push_back(to_step(epoch, epoch.assignment->total()));
   }
   if (all.steps.empty()) return "";
   chart.end = static_cast<double>(run.epochs.back().epoch) + 0.5;

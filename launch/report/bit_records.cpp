@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.hpp"
 
@@ -49,6 +50,12 @@ ChannelBits read_channel(const Json& channel, const std::string& place) {
   }
   widths.direction = direction.get<std::string>();
   widths.messages = read_counts(channel, place);
+  const double sent = std::accumulate(widths.messages.begin(), widths.messages.end(), 0.0);
+  widths.rows = optional_number(channel, "rows", place).value_or(sent);
+  if (!(widths.rows >= sent)) {
+    fail_input("{}: 'rows' is {}; it must be at least the {} messages that have a width", place,
+               widths.rows, sent);
+  }
   return widths;
 }
 
@@ -76,12 +83,20 @@ std::optional<RecordedAssignment> read_assignment(const Json& record, const std:
   return assignment;
 }
 
-BitCounts total_messages(const RecordedAssignment& assignment) {
-  BitCounts total{};
-  for (const ChannelBits& channel : assignment.channels) {
-    for (std::size_t i = 0; i < total.size(); ++i) total[i] += channel.messages[i];
+ChannelBits RecordedAssignment::total() const {
+  ChannelBits total;
+  for (const ChannelBits& channel : channels) {
+    total.rows += channel.rows;
+    for (std::size_t i = 0; i < channel.messages.size(); ++i) {
+      total.messages[i] += channel.messages[i];
+    }
   }
   return total;
+}
+
+double share_sent(const ChannelBits& channel) {
+  if (channel.rows == 0) return 1;
+  return std::accumulate(channel.messages.begin(), channel.messages.end(), 0.0) / channel.rows;
 }
 
 }  // namespace atl

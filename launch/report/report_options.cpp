@@ -32,6 +32,12 @@ bool takes_bits(std::string_view mode) {
   const ExchangeMode* found = find_exchange_mode(mode);
   return found == nullptr || found->takes_bits();
 }
+template <MessagesSent Sent>
+bool sends(std::string_view mode) {
+  const ExchangeMode* found = find_exchange_mode(mode);
+  return found == nullptr || found->sent == Sent;
+}
+bool is_on(std::string_view word) { return word == "on"; }
 bool is_adaptive(std::string_view bits) { return bits == "adaptive"; }
 bool has_steps(std::string_view schedule) { return schedule == "step"; }
 bool is_above_zero(std::string_view number) { return number != "0"; }
@@ -50,6 +56,13 @@ constexpr Condition kConditions[] = {
     {"reassign-every", "bits", is_adaptive},
     {"sensitivity", "exchange", takes_bits},
     {"sensitivity", "bits", is_adaptive},
+    {"rate", "exchange", sends<MessagesSent::kSampled>},
+    {"every", "exchange", sends<MessagesSent::kPeriodic>},
+    {"stagger", "exchange", sends<MessagesSent::kPeriodic>},
+    {"bound", "exchange", sends<MessagesSent::kDrifted>},
+    {"oldest", "exchange", sends<MessagesSent::kDrifted>},
+    {"shift", "shift", is_on},
+    {"synchronous-every", "synchronous-every", is_above_zero},
     {"lr-step-epochs", "lr-schedule", has_steps},
     {"lr-step-factor", "lr-schedule", has_steps},
     {"weight-decay-layers", "weight-decay", is_above_zero},

@@ -118,6 +118,12 @@ bool communicates(const RunRecord& run) {
       run.epochs, [](const EpochRecord& epoch) { return epoch.bytes_sent.value_or(0) > 0; });
 }
 
+// Whether some epochs send fewer than all messages.
+bool leaves_out(const RunRecord& run) {
+  return std::ranges::any_of(
+      run.epochs, [](const EpochRecord& epoch) { return epoch.share_sent.value_or(1) < 1; });
+}
+
 // True for events that charts mark: a run was disturbed.
 bool is_mark(const RunEvent& event) {
   return event.event == "failed" || event.event == "regrown" || event.event == "gave_up";
@@ -210,6 +216,9 @@ std::string draw_charts(const Page& page) {
          draw_curves(
              {"Bits per value, mean over all messages", "bits", &R::mean_bits, 1, false, true},
              page) +
+         draw_curves({"Messages that are sent", "share of all", &R::share_sent, 1, true, true,
+                      [&](std::size_t i) { return leaves_out(page.runs[i]); }},
+                     page) +
          draw_phases(page);
 }
 
@@ -231,6 +240,7 @@ constexpr Column kColumns[] = {
     {"ms waiting", "exposed_comm_ms_median", CellKind::kNumber},
     {"sent per epoch", "bytes_sent_per_epoch", CellKind::kBytes},
     {"mean bits", "mean_bits", CellKind::kNumber},
+    {"% sent", "percent_sent", CellKind::kNumber},
     {"solver ms", "solver_ms", CellKind::kNumber},
     {"peak MB", "peak_rss_mb", CellKind::kNumber},
 };
@@ -275,9 +285,20 @@ Json summary_of_epochs(const RunRecord& run, const std::string& metric) {
   return summary;
 }
 
+double mean_over(const std::vector<EpochRecord>& epochs,
+                 std::optional<double> EpochRecord::*field) {
+  double sum = 0;
+  for (const EpochRecord& epoch : epochs) sum += (epoch.*field).value_or(0);
+  return sum / static_cast<double>(epochs.size());
+}
+
 Json summary_of(const RunRecord& run, const std::string& metric) {
   Json summary = run.finished ? run.summary : summary_of_epochs(run, metric);
   if (run.epochs.back().mean_bits) summary["mean_bits"] = *run.epochs.back().mean_bits;
+  if (leaves_out(run)) {  // one epoch says nothing of others
+    summary["mean_bits"] = mean_over(run.epochs, &EpochRecord::mean_bits);
+    summary["percent_sent"] = 100 * mean_over(run.epochs, &EpochRecord::share_sent);
+  }
   if (const auto median = median_of(run.epochs, &EpochRecord::solver_ms)) {
     summary["solver_ms"] = *median;
   }
@@ -459,8 +480,11 @@ std::string draw_all_bits(const Page& page) {
     widths += draw_bits(page.runs[i], page.names[i]);
   }
   if (widths.empty()) return "";
-  return "<h2>Share of the messages at each width</h2>\n<div class=\"charts\">\n" + widths +
-         "</div>\n";
+  const char* gaps = std::ranges::any_of(page.runs, leaves_out)
+                         ? "<p class=\"quiet\">Messages that are not sent leave a gap.</p>\n"
+                         : "";
+  return "<h2>Share of the messages at each width</h2>\n" + std::string(gaps) +
+         "<div class=\"charts\">\n" + widths + "</div>\n";
 }
 
 // Scores of test nodes in the summaries of runs, beside the metric: a row per run.

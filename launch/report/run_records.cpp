@@ -50,11 +50,16 @@ EpochRecord to_epoch_record(const Json& object, const std::string& place) {
   return record;
 }
 
-void fill_mean_bits(std::vector<EpochRecord>& epochs) {
-  std::optional<double> holds;
+void fill_from_assignments(std::vector<EpochRecord>& epochs) {
+  std::optional<double> bits;
+  std::optional<double> share;
   for (EpochRecord& epoch : epochs) {
-    if (epoch.assignment) holds = epoch.assignment->mean_bits;
-    epoch.mean_bits = holds;
+    if (epoch.assignment) {
+      bits = epoch.assignment->mean_bits;
+      share = share_sent(epoch.assignment->total());
+    }
+    epoch.mean_bits = bits;
+    epoch.share_sent = share;
   }
 }
 
@@ -65,7 +70,7 @@ std::vector<EpochRecord> read_metrics(const fs::path& path) {
     epochs.push_back(to_epoch_record(line.object, line.place));
   }
   if (epochs.empty()) fail_input("{}: holds no epoch", path.string());
-  fill_mean_bits(epochs);
+  fill_from_assignments(epochs);
   return epochs;
 }
 

@@ -29,6 +29,7 @@ struct EpochRecord {
   std::optional<RecordedAssignment> assignment;        // where one begins to hold
   std::optional<double> solver_ms;                     // what finding it took
   std::optional<double> mean_bits;                     // of the assignment that holds
+  std::optional<double> share_sent;                    // of all messages, by that
 };
 
 // A line of events.jsonl, which `atoll launch` writes.

@@ -274,6 +274,22 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
         raise
 
 
+def _messages_sent(records):
+    """A dictionary for each epoch: rows_sent, share_sent and mean_bits; empty where messages are
+    exact. A record says it only where the epoch differs from the one before."""
+    sent = []
+    now = {}
+    for record in records:
+        assignment = record.get("assignment")
+        if assignment:
+            rows = sum(channel["rows"] for channel in assignment["channels"])
+            count = sum(sum(channel["bits"].values()) for channel in assignment["channels"])
+            now = {"rows_sent": count, "share_sent": count / rows if rows else 1.0,
+                   "mean_bits": assignment["mean_bits"]}
+        sent.append(now)
+    return sent
+
+
 def _probabilities(logits, task):
     if task in ("binary", "multi-label"):
         return np.exp(-np.logaddexp(0, -logits))
@@ -364,10 +380,13 @@ class Run:
     @property
     def metrics(self):
         """A Table with one row per epoch: epoch, loss, valid_loss, train, valid, test (of the run's
-        metric), epoch_ms, ..."""
-        return Table.from_records([{name: value for name, value in record.items()
-                                    if not isinstance(value, (dict, list))}
-                                   for record in self._records()])
+        metric), epoch_ms, ...; where messages are not exact, also rows_sent and share_sent, of the
+        messages of all ranks, and their mean_bits, which are 0 for one that is not sent."""
+        records = self._records()
+        sent = _messages_sent(records)
+        return Table.from_records([{**{name: value for name, value in record.items()
+                                       if not isinstance(value, (dict, list))}, **messages}
+                                   for record, messages in zip(records, sent)])
 
     @property
     def phases(self):

@@ -118,7 +118,7 @@ class ExamplesTest(WorkFolder):
 
     def test_python_page(self):
         self.run_page("docs/python.md", {1: ("networkx", "scipy")})
-        self.assertEqual(len(fenced("docs/python.md")), 8)
+        self.assertEqual(len(fenced("docs/python.md")), 9)
         if has("networkx", "scipy"):
             # The matrix is the same graph.
             np.testing.assert_array_equal(self.names["dataset"].edge_index, self.cora.edge_index)

@@ -364,6 +364,23 @@ class TrainTest(WorkFolder):
             self.assertEqual(two.summary["ranks"], 2)
             np.testing.assert_allclose(two.metrics["loss"], one.metrics["loss"], rtol=1e-4)
 
+    def test_messages_of_an_exchange_mode(self):
+        options = {**QUICK, "epochs": 9, "ranks": 2}
+        run = atoll.train(self.dataset, exchange="periodic", every=4, stagger=True, bits=8, **options)
+        self.assertEqual(run.metrics["share_sent"][0], 1)
+        # Every message has had its turn in epochs 2 to 5.
+        self.assertEqual(run.metrics["rows_sent"][1:5].sum(), run.metrics["rows_sent"][0])
+        np.testing.assert_allclose(run.metrics["mean_bits"], 8 * run.metrics["share_sent"])
+        self.assertAlmostEqual(run.summary["rows_sent_per_epoch"], run.metrics["rows_sent"].mean())
+        self.assertAlmostEqual(run.summary["share_sent"], run.metrics["share_sent"].mean())
+        late = atoll.train(self.dataset, exchange="stale", shift=True, **options)
+        self.assertEqual(set(late.metrics["share_sent"]), {1})
+        exact = atoll.train(self.dataset, **options)
+        self.assertNotIn("share_sent", exact.metrics)
+        self.assertNotIn("share_sent", exact.summary)
+        with self.assertRaisesRegex(atoll.InputError, "^rate=0.5: .* periodic; it is for exchange sampled"):
+            atoll.train(self.dataset, exchange="periodic", rate=0.5, **options)
+
     def test_a_supervised_run(self):
         launcher = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=False)
         if "(Open" not in launcher.stdout:

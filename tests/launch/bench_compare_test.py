@@ -83,6 +83,17 @@ class BenchCompareTest(unittest.TestCase):
         self.assertEqual(modes["32"]["loss"], modes["exact"]["loss"])
         self.assertLess(modes["2"]["bytes_sent_per_epoch"], modes["8"]["bytes_sent_per_epoch"])
 
+    def test_bounds_of_modes_that_send_some_messages(self):
+        """They are known, also where epochs differ by what they send."""
+        _, modes, table = self.compare("vanilla,exact,sampled,periodic,skip,none", "--rate", "0.2",
+                                       "--every", "2", "--bound", "0.3", "--warmup", "2", epochs=6)
+        for name, mode in modes.items():
+            self.assertIsNotNone(mode["bound_ms"], name)
+            self.assertGreater(mode["bound_ms"], 0, name)
+        # Without messages there is nothing to wait for.
+        self.assertAlmostEqual(modes["none"]["bound_ms"], modes["none"]["epoch_ms"]["median"])
+        self.assertIn("periodic", table)
+
     def test_without_a_vanilla_there_is_no_speedup(self):
         _, modes, table = self.compare("4,random", "--warmup", "1")
         for mode in modes.values():

@@ -89,6 +89,22 @@ class MachinesTest(OneFolderTest):
         most = max(rank["total_bytes"] for rank in after["ranks"])
         self.assertLess(most, before["ranks"][0]["total_bytes"])
 
+    def test_rows_that_modes_keep_are_counted(self):
+        self.succeed("partition", "data", "--parts", "2")
+        taken = {}
+        for name, options in (("exact", []), ("bits", ["--bits", "1"]),
+                              ("stale", ["--exchange", "stale"]),
+                              ("compensated", ["--exchange", "compensated"])):
+            memory = self.memory(*MODEL, "--ranks", "2", *options)
+            self.assertEqual(memory["exchange"], {"bits": "quantized"}.get(name, name))
+            taken[name] = memory["ranks"][0]["messages_bytes"]
+        self.assertLess(taken["bits"], taken["exact"])
+        self.assertLess(taken["exact"], taken["stale"])
+        self.assertLess(taken["stale"], taken["compensated"])  # which keeps rows on both sides
+        self.assertIn("kept for later epochs (--exchange stale)",
+                      self.succeed("info", "data", "--ranks", "2", "--exchange", "stale"))
+        self.assertIn("--every", self.refuse("info", "data", "--ranks", "2", "--every", "3"))
+
     def test_models_differ_and_plain_info_says_nothing_of_memory(self):
         self.assertNotIn("memory", json.loads(self.succeed("info", "data", "--json")))
         wide, narrow = (self.memory("--model", "sage", "--hidden", hidden)["ranks"][0]

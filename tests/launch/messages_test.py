@@ -55,6 +55,20 @@ class MessagesTest(OneFolderTest):
                                        delta=(1e-2 if options == ["--bits", "8"] else 1e-5) * rows["loss"])
             self.assertLess(epochs["cover"][-1]["bytes_sent"], .9 * epochs["rows"][-1]["bytes_sent"])
 
+    def test_sums_of_gradients_that_begin_early_have_the_same_bits(self):
+        # Weights of 64 x 64 are wide enough; without overlap all are summed at the end.
+        for options in (["--model", "gcn"], ["--model", "gatv2", "--heads", "4"], ["--model", "gcnii"],
+                        ["--model", "sage", "--skip", "linear", "--head", "linear"]):
+            losses = []
+            for overlap in ("on", "off"):
+                name = f"early-{options[1]}-{overlap}"
+                result = run(["train", "data/arxiv", *TRAIN, *options, "--hidden", "64", "--overlap",
+                              overlap, "--epochs", "6", "--run-dir", name], self.folder, ranks=3)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                with open(os.path.join(self.folder, name, "metrics.jsonl"), encoding="utf-8") as file:
+                    losses.append([json.loads(line)["loss"] for line in file])
+            self.assertEqual(*losses, options)
+
     def test_rows_computed_as_messages_arrive_have_the_same_bits(self):
         # Packets of narrow rows are too small to be divided.
         wide = ["512" if word == "16" else word for word in TRAIN]

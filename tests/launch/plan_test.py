@@ -174,6 +174,88 @@ class PlanTest(OneFolderTest):
             self.assertEqual(dropped, without < with_plan)
         self.assertEqual(self.summary("tried")["exchange"], "exact" if dropped else "quantized")
 
+    def bytes_of_messages(self, run_dir, epochs):
+        """Bytes of messages per epoch that all ranks send, the mean over some epochs of a run."""
+        now, sent = None, {}
+        with open(self.path(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
+            for line in map(json.loads, file):
+                now = line.get("assignment", now)
+                sent[line["epoch"]] = sum(channel["bytes"] for channel in now["channels"])
+        return sum(sent[epoch] for epoch in epochs) / len(epochs)
+
+    def test_plans_of_exchange_modes(self):
+        """They say what is sent, to the byte, and training follows the mode that they were made for."""
+        modes = {"compensated": (["--exchange", "compensated", "--bits", "1"], [1]),
+                 "staggered": (["--exchange", "periodic", "--every", "4", "--stagger", "on"], [.25]),
+                 "periodic": (["--exchange", "periodic", "--every", "3"], [1, 0]),
+                 "stale": (["--exchange", "stale"], [1]),
+                 "one-bit": (["--exchange", "one-bit", "--schedule", "pipelined",
+                              "--synchronous-every", "6"], [1, 1]),
+                 "none": (["--exchange", "none"], [0])}
+        for name, (options, shares) in modes.items():
+            with self.subTest(name):
+                file = f"mode-{name}.json"
+                text = self.succeed("plan", "data", "--topology", "machine.json", *MODEL, *options,
+                                    "--out", file)
+                plan = self.plan(file)
+                self.assertEqual(plan["exchange"]["exchange"], options[1])
+                self.assertEqual([kind["share"] for kind in plan["messages"]["epochs"]], shares)
+                self.assertIn(f"MB in {plan['messages']['rows']:.0f} messages per epoch ({options[1]}",
+                              text)
+                self.assertGreaterEqual(plan["predicted_ms"], plan["lower_bound_ms"])
+                self.succeed("train", "data", *TRAIN, "--plan", file, "--plan-trial", "0", "--epochs",
+                             "13", "--trace", "--run-dir", f"mode-{name}")
+                self.assertEqual(self.summary(f"mode-{name}")["exchange"], options[1])
+                # Whole turns of all messages, after the first epoch, which sends them all.
+                self.assertAlmostEqual(self.bytes_of_messages(f"mode-{name}", range(2, 14)),
+                                       plan["messages"]["bytes"], delta=1e-6)
+                replayed = json.loads(self.succeed("trace", "replay", f"mode-{name}", "--topology",
+                                                   "machine.json", "--json"))
+                self.assertEqual(replayed["epochs"], 9 if name == "periodic" else
+                                 6 if name == "one-bit" else 11)
+                self.assertEqual(replayed["replayed_ms"], replayed["predicted_ms"])
+                self.assertLess(abs(replayed["error"]), 1)
+        message = self.refuse("train", "data", *TRAIN, "--plan", "mode-stale.json", "--exchange", "exact")
+        self.assertIn("--plan", message)
+        self.assertIn("--plan", self.refuse("train", "data", *TRAIN, "--plan", "mode-staggered.json",
+                                            "--every", "4"))
+        odd = self.plan("mode-periodic.json")
+        odd["exchange"]["every"] = 0
+        write(self.path("odd.json"), json.dumps(odd))
+        self.assertIn("odd.json: field 'exchange': field 'every' is 0",
+                      self.refuse("train", "data", *TRAIN, "--plan", "odd.json"))
+        odd["exchange"] = {"exchange": "periodic", "hidden": 3}
+        write(self.path("odd.json"), json.dumps(odd))
+        self.assertIn("'hidden' is no option of messages; allowed are exchange, bits, rate",
+                      self.refuse("train", "data", *TRAIN, "--plan", "odd.json"))
+
+    def test_a_run_says_how_many_messages_a_plan_sends(self):
+        skip = ["--exchange", "skip", "--bound", "0.5", "--oldest", "4"]
+        plan = ["plan", "data", "--topology", "machine.json", *MODEL, *skip, "--search", "none", "--out",
+                "skip.json"]
+        self.assertIn("at most ", self.succeed(*plan))
+        bound = self.plan("skip.json")["messages"]
+        self.succeed("train", "data", *TRAIN, "--plan", "skip.json", "--plan-trial", "2", "--epochs",
+                     "8", "--trace", "--run-dir", "skip")
+        summary = self.summary("skip")
+        self.assertLess(summary["share_sent"], 1)
+        self.assertNotIn("at most ", self.succeed(*plan, "--measured", "skip"))
+        measured = self.plan("skip.json")["messages"]
+        self.assertAlmostEqual(measured["share"], summary["share_sent"])
+        self.assertAlmostEqual(measured["bytes"], bound["bytes"] * measured["share"], delta=1)
+        self.succeed("trace", "replay", "skip", "--topology", "machine.json")
+
+    def test_modes_that_no_plan_has(self):
+        plan = ["plan", "data", "--topology", "machine.json", *MODEL, "--search", "none", "--out",
+                "no.json"]
+        self.assertIn("--bits adaptive", self.refuse(*plan, "--exchange", "compensated", "--bits",
+                                                     "adaptive"))
+        self.assertIn("--allow-bits 4", self.refuse(*plan, "--exchange", "none", "--allow-bits", "4"))
+        self.succeed("train", "data", *TRAIN, "--exchange", "periodic", "--every", "5", "--epochs", "4",
+                     "--trace", "--run-dir", "short")
+        self.assertIn("5 epochs send all messages", self.refuse("trace", "replay", "short", "--topology",
+                                                                "machine.json"))
+
     def test_plan_for_which_there_is_no_memory(self):
         """Both trials say so; the run then ends with the same error."""
         layers = ["--layers", "60", "--norm", "batch"]

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/exchange/expected_messages.hpp"
 #include "engine/exchange/messages/aggregation_scores.hpp"
 #include "engine/exchange/messages/message_policy.hpp"
 
@@ -41,7 +42,6 @@ class MessageExchange final : public HaloExchange {
   Json calibration() const override { return policy_->calibration(); }
 
  private:
-  MessageRule rule(Direction direction, int width) const;
   MessageChannel& make_channel(const DistributedOperator& op, const Channel& channel,
                                std::int64_t cols, DType storage, int epoch);
   // Collective: whether the checkpoint's rows are those of this channel on all ranks.
@@ -63,31 +63,12 @@ class MessageExchange final : public HaloExchange {
   std::map<int, std::string> logged_;  // the last line of each channel, by slot
 };
 
-MessageRule MessageExchange::rule(Direction direction, int width) const {
-  const ExchangeMode& mode = exchange_mode(options_.mode);
-  MessageRule rule;
-  // Exact rows have nothing that could be corrected.
-  if (mode.differences && width < 32) {
-    rule.sends = direction == Direction::kForward ? MessageRule::Sends::kDifferences
-                                                  : MessageRule::Sends::kCorrected;
-  }
-  if (mode.sent == MessagesSent::kSampled) rule.factor = 1 / options_.sending.rate;
-  rule.measures_drift = mode.sent == MessagesSent::kDrifted;
-  rule.pipelined = options_.pipelined();
-  rule.synchronous_every = options_.sending.synchronous_every;
-  rule.keeps = options_.keeps_rows() && (!mode.differences || rule.pipelined ||
-                                         rule.sends == MessageRule::Sends::kDifferences);
-  rule.shifts =
-      options_.sending.shift && rule.keeps && rule.sends != MessageRule::Sends::kCorrected;
-  return rule;
-}
-
 MessageChannel& MessageExchange::make_channel(const DistributedOperator& op, const Channel& channel,
                                               std::int64_t cols, DType storage, int epoch) {
   const BitChoice& bits = options_.message_bits.bits;
   const bool fixed = exchange_mode(options_.mode).takes_bits() && bits.by == BitChoice::By::kFixed;
   const MessageRule rule =
-      this->rule(channel.direction, fixed ? width_of_layer(bits, channel.layer) : 0);
+      message_rule(options_, channel.direction, fixed ? width_of_layer(bits, channel.layer) : 0);
   const std::vector<float> scores =
       rule.shifts ? sent_scores(op, Sensitivity::kVariance, rank_.transport) : std::vector<float>();
   const auto make = [&] {
@@ -135,25 +116,12 @@ std::unique_ptr<PendingExchange> MessageExchange::begin(const DistributedOperato
 std::int64_t MessageExchange::buffer_bytes(const DistributedOperator& op, std::int64_t columns,
                                            DType dtype) const {
   if (rank_.transport.size() == 1) return 0;
-  // Beside the packets: offset, width, row and what packing finds out, per message.
-  constexpr std::int64_t kPerMessage = 64;
-  const std::int64_t sent = op.halo.sent_rows();
-  const std::int64_t received = op.halo.halo_rows();
-  const int widest = policy_->widest();
-  std::int64_t bytes = (sent + received) *
-                       ((widest == 0 ? 0 : wire_row_bytes(widest, columns, dtype)) + kPerMessage);
-  // Messages of some layers may be exact.
-  const MessageRule rule = this->rule(op.direction, std::min(widest, 1));
-  const std::int64_t row = padded_columns(columns) * bytes_of(dtype);
-  const bool differences = rule.sends == MessageRule::Sends::kDifferences;
-  bytes += (op.with_halo() - op.inner()) * row * ((rule.keeps ? 1 : 0) + (differences ? 1 : 0));
-  // Kept, copied and decoded, and two numbers in rows of their own.
-  if (rule.sender_keeps()) {
-    bytes += sent * (3 * row + 2 * kColumnPadding * bytes_of(parameter_dtype(dtype)));
-  }
-  // Entries of sparse matrices: a pointer, a column and a value for each message.
-  if (rule.shifts) bytes += 2 * (sent + received) * 16;
-  return bytes;
+  return message_buffer_bytes(options_, policy_->widest(),
+                              {.direction = op.direction,
+                               .sent = op.halo.sent_rows(),
+                               .received = op.halo.halo_rows(),
+                               .outer = op.with_halo() - op.inner()},
+                              columns, dtype);
 }
 
 std::optional<ExchangeReport> MessageExchange::end_epoch(const Round& round) {

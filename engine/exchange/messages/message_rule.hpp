@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "engine/exchange/halo_exchange.hpp"
+
 namespace atl {
 
 // m: the row of a message in this epoch, times its factor. Q: what arrives of a row at the width of
@@ -33,5 +35,7 @@ struct MessageRule {
     return !pipelined || (synchronous_every > 0 && epoch % synchronous_every == 0);
   }
 };
+// The rule of a mode for messages of `width` bits.
+MessageRule message_rule(const ExchangeOptions& options, Direction direction, int width);
 
 }  // namespace atl

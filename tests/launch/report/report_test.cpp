@@ -123,7 +123,7 @@ TEST_F(RunFolderTest, ReadsAssignments) {
   EXPECT_EQ(first.channels[0].layer, 1);
   EXPECT_EQ(first.channels[0].direction, "backward");
   EXPECT_THAT(first.channels[0].messages, ElementsAre(0, 0, 0, 4, 0, 0));
-  EXPECT_THAT(total_messages(first), ElementsAre(0, 6, 0, 4, 0, 0));
+  EXPECT_THAT(first.total().messages, ElementsAre(0, 6, 0, 4, 0, 0));
   EXPECT_FALSE(run.epochs[1].assignment);
   EXPECT_EQ(median_of(run.epochs, &EpochRecord::solver_ms), 3.5);
   // An assignment holds until the next.
@@ -154,6 +154,35 @@ TEST_F(RunFolderTest, NamesWhatIsWrongInAssignments) {
               HasSubstr("names the width '3'; widths are 1, 2, 4, 8, 16, 32"));
   EXPECT_THAT(channel(R"({"layer": 1, "direction": "forward", "bits": {"2": -1}})"),
               HasSubstr("gives -1 messages of width 2"));
+  EXPECT_THAT(
+      channel(R"({"layer": 1, "direction": "forward", "rows": 3, "bits": {"2": 1, "8": 3}})"),
+      HasSubstr("'rows' is 3; it must be at least the 4 messages that have a width"));
+}
+
+TEST_F(RunFolderTest, PageShowsHowManyMessagesAreSent) {
+  // All ten, then a fifth, then those that forward has.
+  const auto epochs = [](const std::string& forward, const std::string& backward) {
+    return R"("assignment": {"mean_bits": 8, "channels": [)"
+           R"({"layer": 1, "direction": "forward", "rows": 6, "bits": {"32": )" +
+           forward + R"(}}, {"layer": 1, "direction": "backward", "rows": 4, "bits": {"32": )" +
+           backward + "}}]}}\n";
+  };
+  const std::string all = "{\"epoch\": 1, " + epochs("6", "4");
+  const std::string some = "{\"epoch\": 2, " + epochs("1", "1") + "{\"epoch\": 3, " +
+                           epochs("6", "0") + "{\"epoch\": 4}\n";
+  const RunRecord run = read_run(write_run("turns", all + some, R"({"share_sent": 0.5})"));
+  std::vector<double> shares;
+  for (const EpochRecord& epoch : run.epochs) shares.push_back(epoch.share_sent.value_or(-1));
+  EXPECT_THAT(shares, Pointwise(DoubleEq(), {1.0, 0.2, 0.6, 0.6}));
+  const std::string page = make_report({run});
+  EXPECT_THAT(page, HasSubstr("Messages that are sent"));
+  EXPECT_THAT(page, HasSubstr("data-label=\"% sent\">60</td>"));
+  EXPECT_THAT(page, HasSubstr("Messages that are not sent leave a gap."));
+  EXPECT_THAT(page, HasSubstr("32 bits: 60.0% at the end"));
+  const std::string whole = make_report({read_run(write_run("all", all))});
+  for (const char* words : {"Messages that are sent", "% sent", "leave a gap"}) {
+    EXPECT_THAT(whole, Not(HasSubstr(words)));
+  }
 }
 
 TEST_F(RunFolderTest, PageShowsWidths) {
