@@ -32,10 +32,10 @@ bool takes_bits(std::string_view mode) {
   const ExchangeMode* found = find_exchange_mode(mode);
   return found == nullptr || found->takes_bits();
 }
-template <MessagesSent Sent>
+template <MessagesSent... Sent>
 bool sends(std::string_view mode) {
   const ExchangeMode* found = find_exchange_mode(mode);
-  return found == nullptr || found->sent == Sent;
+  return found == nullptr || ((found->sent == Sent) || ...);
 }
 bool is_on(std::string_view word) { return word == "on"; }
 bool is_adaptive(std::string_view bits) { return bits == "adaptive"; }
@@ -60,7 +60,9 @@ constexpr Condition kConditions[] = {
     {"every", "exchange", sends<MessagesSent::kPeriodic>},
     {"stagger", "exchange", sends<MessagesSent::kPeriodic>},
     {"bound", "exchange", sends<MessagesSent::kDrifted>},
-    {"oldest", "exchange", sends<MessagesSent::kDrifted>},
+    {"oldest", "exchange", sends<MessagesSent::kDrifted, MessagesSent::kByCost>},
+    {"drift-limit", "exchange", sends<MessagesSent::kByCost>},
+    {"staleness-weight", "exchange", sends<MessagesSent::kByCost>},
     {"shift", "shift", is_on},
     {"synchronous-every", "synchronous-every", is_above_zero},
     {"lr-step-epochs", "lr-schedule", has_steps},
