@@ -45,6 +45,15 @@ LocalGraphView LocalGraph::view() const {
 
 LocalGraphBuilder::LocalGraphBuilder(const GraphView& graph, std::span<const std::int32_t> part_of,
                                      int parts, NodeOrder order)
+    : LocalGraphBuilder(graph, part_of, parts, order, {}) {}
+
+LocalGraphBuilder::LocalGraphBuilder(const GraphView& graph, std::span<const std::int32_t> part_of,
+                                     int parts, std::span<const std::int32_t> sequence)
+    : LocalGraphBuilder(graph, part_of, parts, NodeOrder::kNatural, sequence) {}
+
+LocalGraphBuilder::LocalGraphBuilder(const GraphView& graph, std::span<const std::int32_t> part_of,
+                                     int parts, NodeOrder order,
+                                     std::span<const std::int32_t> sequence)
     : graph_(graph), part_of_(part_of), parts_(parts) {
   ATOLL_ASSERT(parts >= 1 && static_cast<std::int64_t>(part_of.size()) == graph.nodes(),
                "{} parts, {} entries for {} nodes", parts, part_of.size(), graph.nodes());
@@ -53,7 +62,7 @@ LocalGraphBuilder::LocalGraphBuilder(const GraphView& graph, std::span<const std
   }
   if (!graph_.symmetric) transposed_ = transpose(graph_.in_edges);
   find_central();
-  order_nodes(order);
+  order_nodes(order, sequence);
   forward_messages_ = find_messages(readers(Direction::kForward));
   if (!graph_.symmetric) backward_messages_ = find_messages(readers(Direction::kBackward));
   halo_column_.resize(part_of.size());
@@ -91,11 +100,13 @@ Csr LocalGraphBuilder::structure_of(std::span<const std::int32_t> members) const
   return structure;
 }
 
-void LocalGraphBuilder::order_nodes(NodeOrder order) {
+void LocalGraphBuilder::order_nodes(NodeOrder order, std::span<const std::int32_t> sequence) {
   const std::int64_t nodes = graph_.nodes();
+  ATOLL_ASSERT(sequence.empty() || std::ssize(sequence) == nodes);
   std::vector<NodeList> members(parts_);
   local_of_.resize(nodes);
-  for (std::int32_t v = 0; v < nodes; ++v) {
+  for (std::int32_t i = 0; i < nodes; ++i) {
+    const std::int32_t v = sequence.empty() ? i : sequence[i];
     NodeList& list = members[part_of_[v]];
     local_of_[v] = static_cast<std::int32_t>(list.size());
     list.push_back(v);

@@ -146,6 +146,9 @@ class LocalGraphBuilder {
   // of nodes inside the central and the marginal range of each part.
   LocalGraphBuilder(const GraphView& graph, std::span<const std::int32_t> part_of, int parts,
                     NodeOrder order = NodeOrder::kBreadthFirst);
+  // The same with the order in which `sequence` has all nodes.
+  LocalGraphBuilder(const GraphView& graph, std::span<const std::int32_t> part_of, int parts,
+                    std::span<const std::int32_t> sequence);
 
   // Runs its loops in parallel but is not itself thread-safe: calls share a scratch array.
   LocalGraph build(int part);
@@ -172,7 +175,9 @@ class LocalGraphBuilder {
   const NodeList& messages(Direction direction, int from, int to) const;
   void find_central();
   Csr structure_of(std::span<const std::int32_t> members) const;
-  void order_nodes(NodeOrder order);
+  LocalGraphBuilder(const GraphView& graph, std::span<const std::int32_t> part_of, int parts,
+                    NodeOrder order, std::span<const std::int32_t> sequence);
+  void order_nodes(NodeOrder order, std::span<const std::int32_t> sequence);
   std::vector<NodeList> find_messages(const CsrView& readers) const;
   LocalMatrix build_matrix(int part, Direction direction);
   void fill_rows(int part, Direction direction, LocalMatrix& matrix) const;

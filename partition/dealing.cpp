@@ -1,0 +1,94 @@
+#include "partition/dealing.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "base/parallel.hpp"
+#include "base/philox.hpp"
+
+namespace atl {
+
+namespace {
+
+// Few: parts keep many of their edges. Many: two nodes that are neighbours meet in as many ways as
+// there are clusters, and parts weigh the same. See docs/exchange.md.
+constexpr int kClustersPerPart = 8;
+// A cluster of fewer nodes has no edges inside.
+constexpr std::int64_t kLeastNodes = 8;
+
+int clusters_per_part(std::int64_t nodes, int parts) {
+  const std::int64_t most = std::min<std::int64_t>(kClustersPerPart, kMaxParts / parts);
+  return static_cast<int>(std::clamp<std::int64_t>(nodes / (kLeastNodes * parts), 1, most));
+}
+
+}  // namespace
+
+void check_dealing(const PartitionOptions& options) {
+  if (options.weights.empty()) return;
+  fail_option(
+      "--weights: found with --repartition-every, whose cuts give every rank as much as any other; "
+      "allowed without it");
+}
+
+Clusters make_clusters(const GraphView& graph, int parts, const PartitionOptions& options) {
+  check_dealing(options);
+  Clusters clusters{parts, clusters_per_part(graph.nodes(), parts), {}, {}};
+  PartitionOptions own;
+  own.method = options.method == "file" ? "auto" : options.method;
+  own.objective = PartitionObjective::kCut;  // no rows travel: an edge is inside or lost
+  // Training nodes are too few to be divided among so many.
+  if (options.balance != PartitionBalance::kEdgesTrain) own.balance = options.balance;
+  own.seed = options.seed;
+  own.cuts = options.cuts;
+  own.imbalance = options.imbalance;
+  clusters.cluster_of = partition_graph(graph, clusters.count(), own, {});
+  const LocalGraphBuilder builder(graph, clusters.cluster_of, clusters.count(), options.node_order);
+  clusters.sequence.reserve(clusters.cluster_of.size());
+  for (int cluster = 0; cluster < clusters.count(); ++cluster) {
+    for (const GlobalId id : builder.inner_ids(cluster)) {
+      clusters.sequence.push_back(static_cast<std::int32_t>(to_index(id)));
+    }
+  }
+  return clusters;
+}
+
+std::vector<std::int32_t> deal(const Clusters& clusters, std::uint64_t seed, int cut) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(clusters.count()));
+  std::iota(order.begin(), order.end(), 0);
+  // Fisher and Yates, each draw a pure function of seed, cut and position.
+  const RandomKey key{seed, RandomStream::kPartition, 0, static_cast<std::uint32_t>(cut)};
+  for (std::size_t i = order.size(); i > 1; --i) {
+    const std::uint64_t bits = random_bits(key, i, 0);
+    std::swap(order[i - 1], order[(bits * i) >> 32U]);
+  }
+  std::vector<std::int32_t> part_of_cluster(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    part_of_cluster[order[i]] = static_cast<std::int32_t>(i) / clusters.per_part;
+  }
+  std::vector<std::int32_t> part_of(clusters.cluster_of.size());
+  std::ranges::transform(clusters.cluster_of, part_of.begin(),
+                         [&](std::int32_t cluster) { return part_of_cluster[cluster]; });
+  return part_of;
+}
+
+std::vector<float> relative_coverage(const LocalGraphView& part, const GraphView& graph,
+                                     const Clusters& clusters) {
+  // The probability that a cut deals two clusters to one part.
+  const double meeting =
+      clusters.count() == 1 ? 1 : (clusters.per_part - 1.0) / (clusters.count() - 1.0);
+  const std::vector<std::int32_t>& cluster_of = clusters.cluster_of;
+  std::vector<float> coverage(part.inner_ids.size());
+  parallel_for(part.inner(), 1024, [&](std::int64_t i) {
+    const std::int64_t v = to_index(part.inner_ids[i]);
+    const auto sources = graph.in_edges.row(v);
+    const auto always = static_cast<double>(std::ranges::count_if(
+        sources, [&](std::int32_t u) { return cluster_of[u] == cluster_of[v]; }));
+    const auto degree = static_cast<double>(sources.size());
+    const auto inside = static_cast<double>(part.forward.split[i] - part.forward.csr.row_ptr[i]);
+    coverage[i] = static_cast<float>((1 + inside) / (1 + always + meeting * (degree - always)));
+  });
+  return coverage;
+}
+
+}  // namespace atl
