@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/exchange/rank.hpp"
+#include "engine/tensor/tensor.hpp"
 
 namespace atl {
 
@@ -63,6 +64,26 @@ class Loss {
   LossTargets targets_;
   double total_;
   ReadBackArray<double> sum_;
+};
+
+// The loss of nodes that count differently: gradients are those of the weighted sum of the nodes'
+// losses, by the total. local_sum() is without weights, so that the losses of two runs compare.
+class NodeWeightedLoss final : public Loss {
+ public:
+  // weights: of the inner nodes; columns and dtype: of the logits. What is large is allocated by
+  // the first compute().
+  NodeWeightedLoss(const Rank& rank, const LossTargets& targets, double total,
+                   const std::vector<float>& weights, std::int64_t columns, DType dtype);
+  // The backend memory that it takes for so many nodes.
+  static std::int64_t bytes(std::int64_t rows, std::int64_t columns, DType dtype);
+
+  void compute(const Rank& rank, const Round& round, ConstMatrixView logits,
+               MatrixView gradient) override;
+
+ private:
+  ConstDeviceArray<float> weights_;
+  ConstDeviceArray<LocalId> rows_;  // all
+  Tensor plain_;                    // the gradient without weights
 };
 
 }  // namespace atl
