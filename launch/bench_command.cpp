@@ -86,6 +86,7 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
     floats += layer.forward_columns + layer.backward_columns;
   }
   report["floats_per_halo_row"] = floats;
+  if (!samples.cut_ms.empty()) report["cut_ms"] = to_json(spread_of(samples.cut_ms));
   for (const auto& [phase, ms] : samples.phase_ms) {
     report["phases_ms"][phase] = to_json(spread_of(ms));
   }
@@ -111,6 +112,7 @@ void print_report(const Json& report) {
   if (!report.at("exposed_comm_ms").is_null()) {
     line("exposed comm", report.at("exposed_comm_ms"));
   }
+  if (report.contains("cut_ms")) line("new cut", report.at("cut_ms"));
   if (report.contains("phases_ms")) {
     fmt::print("  phases of rank 0\n");
     for (const auto& [phase, spread] : report.at("phases_ms").items()) line(phase, spread);
@@ -185,6 +187,9 @@ void run_bench(const BenchArguments& arguments) {
   const TrainOptions wanted = wanted_run(arguments);
   require_node_per_rank(arguments.flags.transport, arguments.flags.dataset);
   if (!arguments.compare.empty()) {
+    if (wanted.repartition_every > 0) {
+      fail_option("--compare: its modes share one cut; leave out --repartition-every");
+    }
     if (!arguments.flags.plan.empty()) {
       fail_option("--compare: its modes replace what a plan says of bits; leave out --plan");
     }
@@ -208,7 +213,7 @@ void run_bench(const BenchArguments& arguments) {
     for (int epoch = 1; epoch <= all; ++epoch) {
       activity.advance_to(epoch - 1);
       const std::int64_t allocations = job.backend().allocations();
-      const EpochResult result = job.trainer().run_epoch(epoch);
+      const EpochResult result = job.run_epoch(epoch);
       if (epoch <= warmup) continue;
       samples.add(result);
       samples.allocations += job.backend().allocations() - allocations;

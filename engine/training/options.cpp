@@ -16,6 +16,20 @@ void check_options(const TrainOptions& options) {
   const ExchangeOptions exchange = options.exchange_options();
   check_exchange(exchange);
   const bool takes_bits = exchange_mode(exchange.mode).takes_bits();
+  if (options.repartition_every > 0 && exchange_mode(exchange.mode).sent != MessagesSent::kNone) {
+    fail_option(
+        "--repartition-every {}: --exchange {} found, whose parts send messages; allowed with "
+        "--exchange none",
+        options.repartition_every, exchange.mode);
+  }
+  if (options.coverage_weights && options.repartition_every == 0) {
+    fail_option(
+        "--coverage-weights on: what the only cut leaves of a neighbourhood is always the same; "
+        "allowed with --repartition-every 1 or more");
+  }
+  if (options.trace && options.repartition_every > 0) {
+    fail_option("--trace: a trace shows one cut; allowed without --repartition-every");
+  }
   if (options.cuda_graph == GraphReplay::kOn && takes_bits &&
       (exchange.pipelined() || !exchange_mode(exchange.mode).sends_all())) {
     fail_option(

@@ -40,6 +40,8 @@ struct TrainOptions {
   std::string exchange = kExactMode;
   BitOptions message_bits;
   SendOptions sending;
+  int repartition_every = 0;      // epochs that each cut is trained on; 0: there is one cut
+  bool coverage_weights = false;  // nodes count by how many of their neighbours a cut leaves them
   std::string backend = "auto";   // or one per rank, separated by commas
   std::string messages = "auto";  // between devices: see make_device_transport
   GraphReplay cuda_graph = GraphReplay::kAuto;

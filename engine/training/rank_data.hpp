@@ -56,6 +56,10 @@ class RankData {
   const LinkShare* links() const { return links_ ? &*links_ : nullptr; }
   void set_links(LinkShare links) { links_ = std::move(links); }
 
+  // Weights of the inner nodes in the loss of training, once they were given; else empty: all 1.
+  const std::vector<float>& node_weights() const { return node_weights_; }
+  void set_node_weights(std::vector<float> weights) { node_weights_ = std::move(weights); }
+
   // Rows of this rank in a split that have a label.
   std::vector<LocalId> labelled_rows(Split split) const;
 
@@ -87,6 +91,7 @@ class RankData {
   LossTargets targets_;
   std::int64_t outputs_ = 0;
   std::optional<LinkShare> links_;
+  std::vector<float> node_weights_;
 };
 
 }  // namespace atl

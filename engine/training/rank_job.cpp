@@ -1,10 +1,13 @@
 #include "engine/training/rank_job.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
+#include "base/elapsed.hpp"
 #include "base/log.hpp"
 #include "base/memory.hpp"
+#include "base/parallel.hpp"
 #include "base/progress.hpp"
 #include "datasets/partition_folder.hpp"
 #include "datasets/whole_graph.hpp"
@@ -27,6 +30,15 @@ void check_decoder(const ModelConfig& model, Task task) {
       to_string(model.decoder), to_string(task));
 }
 
+void check_repartition(const TrainOptions& train, const PartitionOptions& partition, Task task) {
+  check_dealing(partition);
+  if (!train.coverage_weights || task != Task::kLinkPrediction) return;
+  fail_option(
+      "--coverage-weights on: the task is {}, whose loss has no nodes that could count more or "
+      "less; allowed with the other tasks",
+      to_string(task));
+}
+
 // Rank 0 makes the partition if it is not there; then every rank opens its own shard. One rank
 // alone needs none on disk. `quality` becomes the partition's quality.json on rank 0.
 Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_folder,
@@ -43,6 +55,7 @@ Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_f
       dataset.require_trainable(train.split_index, train.model.trains_nodes());
       check_loss_options(train.loss, dataset.info().task);
       check_decoder(train.model, dataset.info().task);
+      if (train.repartition_every > 0) check_repartition(train, options, dataset.info().task);
     } else {
       dataset.require_predictable(train.split_index, train.model.trains_nodes());
     }
@@ -92,7 +105,11 @@ std::int64_t device_bytes_of(const Shard& shard, DType dtype) {
 RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                  const PartitionOptions& partition, const TrainOptions& options,
                  std::int64_t model_outputs)
-    : options_(options),
+    : transport_(transport),
+      dataset_(dataset),
+      partition_(partition),
+      model_(options.model),
+      options_(options),
       shard_(shard_of_rank(transport, dataset, partition, options,
                            /*training=*/model_outputs == 0, partition_quality_)),
       threads_(threads_per_rank(transport, options.threads)) {
@@ -119,42 +136,8 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   }
   require_replay(options, transport);
   require_offload(options, transport);
-  // The shard takes memory on a device; on a host it is mapped, not copied.
-  const bool copied = !backend_->host_accessible();
-  require_memory(transport, *backend_, copied ? device_bytes_of(shard_, options.model.dtype) : 0);
-  {
-    // The first read of features and labels, which ends with a sum over ranks.
-    const HeartbeatScope scope(transport, {"the data of each rank"});
-    data_ = std::make_unique<RankData>(*backend_, *queue_, transport, shard_, options.split_index,
-                                       options.model.dtype, options.loss, model_outputs);
-    if (data_->dataset().task == Task::kLinkPrediction) {
-      data_->set_links(
-          LinkShare::read(transport, dataset, data_->graph().inner_ids, data_->dataset().nodes));
-    }
-    transport.barrier({"the data of each rank"});
-  }
-  const auto make_trainer = [&] {
-    on_all_ranks(transport, [&] {
-      trainer_ = std::make_unique<Trainer>(options_, *data_, *backend_, *queue_, transport,
-                                           device_.transport.get());
-    });
-  };
-  make_trainer();
-  if (const auto limit = parse_bytes(options.model.memory)) {
-    const Savings savings = savings_within(*limit, *trainer_, transport);
-    options_.model.dropping = savings.dropping;
-    options_.model.offloading = savings.offloading;
-    if (savings.any()) make_trainer();
-  }
-  require_memory(transport, *backend_, trainer_->bytes_needed());
-  if (trainer_->model().offloading.any()) {
-    require_pinned_memory(transport, trainer_->network().host_bytes());
-  }
-  {
-    const HeartbeatScope scope(transport, {"the memory of each rank"});
-    trainer_->allocate();
-    transport.barrier({"the memory of each rank"});
-  }
+  prepare(model_outputs);
+  if (options.repartition_every > 0) cut_ = CutRecord{0, share_of_edges_inside(), {}};
   if (transport.rank() == 0) {
     const LocalGraphView& graph = data_->graph();
     log::info("{} rank{} ({}), backend {}; rank 0: {} nodes ({} central), {} halo rows, {}",
@@ -165,6 +148,89 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     log_savings(options.model.memory);
     if (some_device) log::info("{}", device_.reason);
   }
+}
+
+void RankJob::prepare(std::int64_t model_outputs) {
+  options_.model = model_;
+  // The shard takes memory on a device; on a host it is mapped, not copied.
+  const bool copied = !backend_->host_accessible();
+  require_memory(transport_, *backend_, copied ? device_bytes_of(shard_, model_.dtype) : 0);
+  {
+    // The first read of features and labels, which ends with a sum over ranks.
+    const HeartbeatScope scope(transport_, {"the data of each rank"});
+    data_ = std::make_unique<RankData>(*backend_, *queue_, transport_, shard_, options_.split_index,
+                                       model_.dtype, options_.loss, model_outputs);
+    if (data_->dataset().task == Task::kLinkPrediction) {
+      data_->set_links(
+          LinkShare::read(transport_, dataset_, data_->graph().inner_ids, data_->dataset().nodes));
+    }
+    if (options_.coverage_weights && repartition_ != nullptr) {
+      data_->set_node_weights(repartition_->coverage(data_->graph()));
+    }
+    transport_.barrier({"the data of each rank"});
+  }
+  const auto make_trainer = [&] {
+    on_all_ranks(transport_, [&] {
+      trainer_ = std::make_unique<Trainer>(options_, *data_, *backend_, *queue_, transport_,
+                                           device_.transport.get());
+    });
+  };
+  make_trainer();
+  if (const auto limit = parse_bytes(model_.memory)) {
+    const Savings savings = savings_within(*limit, *trainer_, transport_);
+    options_.model.dropping = savings.dropping;
+    options_.model.offloading = savings.offloading;
+    if (savings.any()) make_trainer();
+  }
+  require_memory(transport_, *backend_, trainer_->bytes_needed());
+  if (trainer_->model().offloading.any()) {
+    require_pinned_memory(transport_, trainer_->network().host_bytes());
+  }
+  {
+    const HeartbeatScope scope(transport_, {"the memory of each rank"});
+    trainer_->allocate();
+    transport_.barrier({"the memory of each rank"});
+  }
+}
+
+void RankJob::enter_epoch(int epoch) {
+  if (!cut_) return;
+  cut_->ms.reset();
+  const int every = options_.repartition_every;
+  const int number = transport_.size() == 1 ? 0 : std::max(epoch - 1, 0) / every;
+  if (number == cut_->number) return;
+  const SteadyTime start = steady_now();
+  const ParallelThreads threads(threads_);
+  if (repartition_ == nullptr) {
+    repartition_ =
+        std::make_unique<Repartition>(transport_, dataset_, partition_, data_->dataset());
+  }
+  // Two cuts at once are more than there may be memory for.
+  const SafetensorsFile state = trainer_->state(/*optimizer=*/true, StateOf::kAllRanks);
+  trainer_.reset();
+  data_.reset();
+  shard_ = {};
+  on_all_ranks(transport_,
+               [&] {
+                 shard_ = Shard::copy(repartition_->dataset(),
+                                      repartition_->part(transport_.rank(), options_.seed, number));
+               },
+               {"the cut"});
+  prepare(/*model_outputs=*/0);
+  const std::string place = fmt::format("the state before cut {}", number);
+  on_all_ranks(transport_, [&] { trainer_->load_state(state, /*optimizer=*/true, place); });
+  cut_ = CutRecord{number, share_of_edges_inside(), 1e3 * seconds_since(start)};
+}
+
+double RankJob::share_of_edges_inside() const {
+  const LocalMatrixView& matrix = data_->graph().forward;
+  std::int64_t inside = 0;
+  for (std::size_t i = 0; i < matrix.split.size(); ++i) {
+    inside += matrix.split[i] - matrix.csr.row_ptr[i];
+  }
+  transport_.all_reduce(std::span(&inside, 1), {"edges inside of parts"});
+  const std::int64_t edges = data_->dataset().edges;
+  return edges == 0 ? 1 : static_cast<double>(inside) / static_cast<double>(edges);
 }
 
 void RankJob::log_savings(const std::string& memory) const {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "datasets/shard.hpp"
+#include "engine/training/repartition.hpp"
 #include "engine/training/trainer.hpp"
 #include "kernels/kernel_choices.hpp"
 #include "partition/partitioner.hpp"
@@ -18,6 +20,18 @@ class RankJob {
   RankJob(Transport& transport, const std::filesystem::path& dataset,
           const PartitionOptions& partition, const TrainOptions& options,
           std::int64_t model_outputs = 0);
+
+  // With --repartition-every: makes the cut that this epoch (from 1) is trained on, unless the job
+  // has it, with a trainer in the state of the one before. That ends references to trainer() and
+  // data(). Collective.
+  void enter_epoch(int epoch);
+  // Enters the epoch and runs it: see Trainer. Collective.
+  EpochResult run_epoch(int epoch, const std::function<EpochWishes()>& wishes = {}) {
+    enter_epoch(epoch);
+    EpochResult result = trainer_->run_epoch(epoch, wishes);
+    result.cut = cut_;
+    return result;
+  }
 
   Backend& backend() { return *backend_; }
   Queue& queue() { return *queue_; }
@@ -40,10 +54,20 @@ class RankJob {
   void require_replay(const TrainOptions& options, Transport& transport) const;
   // The same of --offload on.
   void require_offload(const TrainOptions& options, Transport& transport) const;
+  // From shard_ to a trainer that can run. Collective.
+  void prepare(std::int64_t model_outputs);
+  // The share of all edges that lie inside of a part. Collective.
+  double share_of_edges_inside() const;
   // Says what the trainer saves, and how.
   void log_savings(const std::string& memory) const;
 
+  Transport& transport_;
+  std::filesystem::path dataset_;
+  PartitionOptions partition_;
+  const ModelConfig model_;  // before anything is saved
   TrainOptions options_;
+  std::optional<CutRecord> cut_;              // with --repartition-every: that of the epoch
+  std::unique_ptr<Repartition> repartition_;  // from the second cut on
   Json partition_quality_;
   Shard shard_;
   int threads_ = 0;

@@ -123,6 +123,11 @@ std::string metrics_line(const EpochResult& result, const Metrics* metrics) {
   line["exposed_comm_ms"] = result.exposed_comm_ms;
   line["bytes_sent"] = result.bytes_sent;
   if (result.exchange) line["assignment"] = to_json(*result.exchange);
+  if (result.cut) {
+    line["cut"] = result.cut->number;
+    line["edges_inside"] = result.cut->edges_inside;
+    if (result.cut->ms) line["cut_ms"] = *result.cut->ms;
+  }
   return line.dump();
 }
 

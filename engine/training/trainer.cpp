@@ -77,7 +77,12 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
 
 std::unique_ptr<Loss> Trainer::make_loss() {
   if (data_.links() == nullptr) {
-    return std::make_unique<Loss>(rank_.backend, data_.targets(), data_.loss_total(Split::kTrain));
+    const double total = data_.loss_total(Split::kTrain);
+    if (data_.node_weights().empty()) {
+      return std::make_unique<Loss>(rank_.backend, data_.targets(), total);
+    }
+    return std::make_unique<NodeWeightedLoss>(rank_, data_.targets(), total, data_.node_weights(),
+                                              data_.outputs(), model_.dtype);
   }
   auto links =
       std::make_unique<LinkTask>(rank_, *data_.links(), options_.loss.links, data_.graph().inner(),

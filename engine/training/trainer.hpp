@@ -24,6 +24,13 @@ struct EpochWishes {
   bool time_is_up = false;  // end the run: --max-time
 };
 
+// The cut that an epoch was trained on.
+struct CutRecord {
+  int number = 0;            // 0: the partition
+  double edges_inside = 0;   // share of the edges that lie inside of a part
+  std::optional<double> ms;  // to make it, slowest rank; none: it was there
+};
+
 // Costs and results of one epoch.
 struct EpochResult {
   int epoch = 0;
@@ -35,6 +42,7 @@ struct EpochResult {
   std::int64_t bytes_sent = 0;             // all ranks, gradient all-reduce included
   std::map<std::string, double> phase_ms;  // this rank, by span name
   std::optional<ExchangeReport> exchange;  // how messages travel; none: as before
+  std::optional<CutRecord> cut;            // with --repartition-every
   EpochWishes wishes;                      // of any rank
 };
 
@@ -47,8 +55,11 @@ class Trainer {
 
   // Bytes that allocate() and the exchange buffers take on this rank.
   std::int64_t bytes_needed() const {
+    const std::int64_t weighted =
+        NodeWeightedLoss::bytes(std::ssize(data_.node_weights()), data_.outputs(), model_.dtype);
     return network_.bytes() + network_.buffer_bytes(*exchange_, *eval_exchange_) +
-           (links_ != nullptr ? links_->bytes() : EvaluationLoss::bytes(data_, model_.dtype));
+           (links_ != nullptr ? links_->bytes()
+                              : EvaluationLoss::bytes(data_, model_.dtype) + weighted);
   }
   // Bytes of what training can't do without: features, graph, activations that backward reads.
   std::int64_t bytes_held() const {

@@ -115,16 +115,14 @@ class Run {
       : options_(options),
         description_(description),
         job_(job),
-        data_(job.data()),
-        trainer_(job.trainer()),
         transport_(transport),
         folder_(folder),
         fingerprint_(fingerprint(options, job.data().dataset())),
-        judge_(trainer_, /*has_loss=*/job.data().loss_total(Split::kValid) > 0),
+        judge_(trainer(), /*has_loss=*/job.data().loss_total(Split::kValid) > 0),
         stop_request_(description.asked_to_end) {
     // The contents of a file, wherever it lies: a resumed run has the same loss.
     if (!options.loss.class_weights.empty() && options.loss.class_weights != kBalancedWeights) {
-      fingerprint_["class-weights"] = data_.host_class_weights();
+      fingerprint_["class-weights"] = data().host_class_weights();
     }
   }
 
@@ -142,15 +140,15 @@ class Run {
     if (!judge_.reason().empty() && transport_.rank() == 0) log::warn("{}", judge_.warning());
     const int last = options_.optimizer.epochs;
     {
-      Progress progress(start + 1, last, shown_name(trainer_.metric()), transport_.rank() == 0);
+      Progress progress(start + 1, last, shown_name(trainer().metric()), transport_.rank() == 0);
       for (int epoch = start + 1; epoch <= last && !stopped_early() && stopped_by_.is_null();
            ++epoch) {
         one_epoch(epoch, progress);
       }
     }
     if (best_.epoch == 0) {  // nothing was evaluated yet
-      const Metrics metrics = ended_by_signal() ? Metrics() : trainer_.evaluate(done_);
-      best_ = {done_, metrics, 0, trainer_.state(false, who_has_state())};
+      const Metrics metrics = ended_by_signal() ? Metrics() : trainer().evaluate(done_);
+      best_ = {done_, metrics, 0, trainer().state(false, who_has_state())};
     }
     on_all_ranks(transport_, [&] { write_model(); });
     Json summary = make_summary();
@@ -173,8 +171,8 @@ class Run {
 
  private:
   void warn_of_mixed_columns() const {
-    const std::vector<std::int64_t>& widths = data_.dataset().features_by_type;
-    if (widths.empty() || reads_node_types(trainer_.model())) return;
+    const std::vector<std::int64_t>& widths = data().dataset().features_by_type;
+    if (widths.empty() || reads_node_types(trainer().model())) return;
     log::warn(
         "types of nodes have {} features, but this model has the same weights for all types; see "
         "--input-layer typed",
@@ -194,11 +192,14 @@ class Run {
     Checkpoint checkpoint;
     on_all_ranks(transport_, [&] {
       checkpoint = parse_checkpoint(std::as_bytes(std::span(bytes)), place, fingerprint_);
-      trainer_.load_state(checkpoint.state, /*optimizer=*/true, place);
+    });
+    job_.enter_epoch(checkpoint.epoch);
+    on_all_ranks(transport_, [&] {
+      trainer().load_state(checkpoint.state, /*optimizer=*/true, place);
       if (from_snapshot) {
         load_exchange_snapshot(place);
       } else {
-        trainer_.load_exchange_state(checkpoint.state, place);
+        trainer().load_exchange_state(checkpoint.state, place);
       }
     });
     best_ = std::move(checkpoint.best);
@@ -236,8 +237,8 @@ class Run {
 
   void load_exchange_snapshot(const std::string& place) {
     if (folder_.snapshots()->found()->exchange) {
-      trainer_.exchange().load_state(folder_.snapshots()->read_exchange(), place);
-    } else if (!trainer_.exchange().state().empty() && transport_.rank() == 0) {
+      trainer().exchange().load_state(folder_.snapshots()->read_exchange(), place);
+    } else if (!trainer().exchange().state().empty() && transport_.rank() == 0) {
       log::warn(
           "{}: not all ranks have kept the state of their messages; the exchange mode starts "
           "anew",
@@ -249,8 +250,8 @@ class Run {
     if (options_.init.empty()) return;
     const std::string place = options_.init.string();
     const SafetensorsFile file = read_safetensors(options_.init);
-    const SafetensorsFile weights = initial_weights(file, trainer_.model(), place);
-    trainer_.load_state(weights, /*optimizer=*/false, place);
+    const SafetensorsFile weights = initial_weights(file, trainer().model(), place);
+    trainer().load_state(weights, /*optimizer=*/false, place);
     if (transport_.rank() == 0) log::info("starting with the weights of {}", place);
   }
 
@@ -292,7 +293,7 @@ class Run {
   }
 
   void one_epoch(int epoch, Progress& progress) {
-    const EpochResult result = trainer_.run_epoch(epoch, [this] { return wishes(); });
+    const EpochResult result = job_.run_epoch(epoch, [this] { return wishes(); });
     keep_calibration();
     if (!std::isfinite(result.loss)) {
       fail(ErrorKind::kDiverged,
@@ -332,13 +333,17 @@ class Run {
 
   Metrics evaluate(int epoch) {
     // Rows of nodes are on one rank only.
-    on_all_ranks(transport_, [&] { trainer_.require_finite_parameters(epoch); });
-    Metrics metrics = trainer_.evaluate(epoch);
+    on_all_ranks(transport_, [&] { trainer().require_finite_parameters(epoch); });
+    Metrics metrics = trainer().evaluate(epoch);
     keep_best(epoch, metrics);
     return metrics;
   }
 
-  bool trains_nodes() const { return trainer_.model().trains_nodes(); }
+  // Another cut has others.
+  Trainer& trainer() const { return job_.trainer(); }
+  const RankData& data() const { return job_.data(); }
+
+  bool trains_nodes() const { return trainer().model().trains_nodes(); }
   // Snapshots are kept by a rank of each host.
   StateOf who_has_state() const {
     return folder_.snapshots() != nullptr ? StateOf::kAllRanks : StateOf::kFirstRank;
@@ -351,12 +356,12 @@ class Run {
     std::string state;
     SafetensorsFile own;
     if (snapshots->keeps_state() || trains_nodes()) {
-      own = trainer_.state(/*optimizer=*/true, who_has_state());
+      own = trainer().state(/*optimizer=*/true, who_has_state());
     }
     if (snapshots->keeps_state()) {
       state = to_bytes({epoch, fingerprint_, std::move(own), best_, line, evaluation_is_due_});
     }
-    snapshots->keep(epoch, state, trainer_.exchange().state());
+    snapshots->keep(epoch, state, trainer().exchange().state());
     snapshot_ms_.push_back(1e3 * seconds_since(begin));
   }
 
@@ -371,8 +376,8 @@ class Run {
   void keep_checkpoint(int epoch) {
     Checkpoint checkpoint{epoch, fingerprint_, {}, best_, {}, evaluation_is_due_};
     keep_changed_kernels();
-    if (folder_.active() || trains_nodes()) checkpoint.state = trainer_.state(/*optimizer=*/true);
-    trainer_.add_exchange_state(checkpoint.state);
+    if (folder_.active() || trains_nodes()) checkpoint.state = trainer().state(/*optimizer=*/true);
+    trainer().add_exchange_state(checkpoint.state);
     on_all_ranks(transport_, [&] { folder_.keep_checkpoint(checkpoint); });
     last_checkpoint_ = steady_now();
   }
@@ -391,7 +396,7 @@ class Run {
   // from then on a resumed run finds it all.
   void keep_calibration() {
     if (options_.run_dir.empty()) return;
-    const Json exchange = trainer_.exchange().calibration();
+    const Json exchange = trainer().exchange().calibration();
     const bool kernels_due = !calibration_saved_ && job_.choices() != nullptr;
     const bool exchange_due = !exchange_saved_ && !exchange.is_null();
     if (!kernels_due && !exchange_due) return;
@@ -404,7 +409,7 @@ class Run {
 
   void keep_best(int epoch, const Metrics& metrics) {
     if (best_.epoch == 0 || judge_.prefers(metrics, best_.metrics)) {
-      best_ = {epoch, metrics, 0, trainer_.state(false, who_has_state())};
+      best_ = {epoch, metrics, 0, trainer().state(false, who_has_state())};
     } else {
       ++best_.evaluations_since;
     }
@@ -413,24 +418,24 @@ class Run {
   // The weights of the best epoch become the run's model.
   void write_model() {
     SafetensorsFile weights = best_.weights;
-    Json metadata = {{"dataset", data_.dataset().name},
+    Json metadata = {{"dataset", data().dataset().name},
                      {"options", fingerprint_},
-                     {"features", trainer_.model().features},
-                     {"outputs", trainer_.model().outputs},
+                     {"features", trainer().model().features},
+                     {"outputs", trainer().model().outputs},
                      {"epoch", best_.epoch}};
-    if (reads_relations(trainer_.model())) metadata["relations"] = trainer_.model().relations;
-    if (reads_edge_features(trainer_.model())) {
-      metadata["edge_features"] = trainer_.model().edge_features;
+    if (reads_relations(trainer().model())) metadata["relations"] = trainer().model().relations;
+    if (reads_edge_features(trainer().model())) {
+      metadata["edge_features"] = trainer().model().edge_features;
     }
-    if (trains_nodes()) metadata["nodes"] = trainer_.model().nodes;
-    if (reads_node_types(trainer_.model())) {
-      metadata["node_types"] = trainer_.model().node_types;
-      if (!trainer_.model().features_by_type.empty()) {
-        metadata["features_by_type"] = trainer_.model().features_by_type;
+    if (trains_nodes()) metadata["nodes"] = trainer().model().nodes;
+    if (reads_node_types(trainer().model())) {
+      metadata["node_types"] = trainer().model().node_types;
+      if (!trainer().model().features_by_type.empty()) {
+        metadata["features_by_type"] = trainer().model().features_by_type;
       }
     }
     // Without a task, the labels are classes: a prediction asks the dataset how many a node has.
-    if (const Task task = data_.dataset().task;
+    if (const Task task = data().dataset().task;
         task == Task::kRegression || task == Task::kLinkPrediction) {
       metadata["task"] = to_string(task);
     }
@@ -442,10 +447,10 @@ class Run {
     std::vector<std::int64_t> peaks(static_cast<std::size_t>(transport_.size()), 0);
     peaks[static_cast<std::size_t>(transport_.rank())] = peak_resident_bytes();
     transport_.all_reduce(std::span(peaks), {"memory report"});
-    Json summary = {{"dataset", data_.dataset().name},
+    Json summary = {{"dataset", data().dataset().name},
                     {"dataset_folder", description_.dataset_folder},
-                    {"nodes", data_.dataset().nodes},
-                    {"edges", data_.dataset().edges},
+                    {"nodes", data().dataset().nodes},
+                    {"edges", data().dataset().edges},
                     {"ranks", transport_.size()},
                     {"transport", transport_.name()},
                     {"backend", job_.backend().name()},
@@ -461,10 +466,10 @@ class Run {
                     {"diverged", has_diverged()},
                     {"best_epoch", best_.epoch},
                     {"chosen_by", judge_.in_words()}};
-    summary.update(result_json(trainer_, best_.metrics));
+    summary.update(result_json(trainer(), best_.metrics));
     Json floats = Json::array();
-    for (const LayerMessages& messages : trainer_.network().layer_messages()) {
-      const LayerAlgebra& algebra = trainer_.network().training().layers[floats.size()].algebra;
+    for (const LayerMessages& messages : trainer().network().layer_messages()) {
+      const LayerAlgebra& algebra = trainer().network().training().layers[floats.size()].algebra;
       floats.push_back({{"order", to_string(algebra.order)},
                         {"cached_aggregate", algebra.cache_aggregate},
                         {"forward_floats_per_halo_row", messages.forward_columns},
@@ -495,10 +500,10 @@ class Run {
 
   // Those that are too dear for every epoch, of the best one.
   void add_all_metrics(Json& summary) {
-    trainer_.load_state(trainer_.with_rows_of_nodes(best_.weights), /*optimizer=*/false,
-                        "the best epoch");
-    const Metrics metrics = trainer_.evaluate(best_.epoch, MetricExtent::kAll);
-    const Json all = result_json(trainer_, metrics);
+    trainer().load_state(trainer().with_rows_of_nodes(best_.weights), /*optimizer=*/false,
+                         "the best epoch");
+    const Metrics metrics = trainer().evaluate(best_.epoch, MetricExtent::kAll);
+    const Json all = result_json(trainer(), metrics);
     for (const auto& [name, values] : all.items()) {
       if (!summary.contains(name)) summary[name] = values;
     }
@@ -506,10 +511,10 @@ class Run {
 
   // Facts that a simulation of this run needs beside its spans: see docs/formats.md.
   Json trace_metadata() const {
-    const ModelConfig& model = trainer_.model();
+    const ModelConfig& model = trainer().model();
     const auto sent = messages_.mean();
     Json layers = Json::array();
-    for (const ProgramLayer& layer : trainer_.network().training().layers) {
+    for (const ProgramLayer& layer : trainer().network().training().layers) {
       layers.push_back({{"order", to_string(layer.algebra.order)},
                         {"cached_aggregate", layer.algebra.cache_aggregate},
                         {"bits", messages_.layer_bits(static_cast<int>(layers.size()), options_)}});
@@ -530,7 +535,7 @@ class Run {
   // All ranks' spans in one file. Ranks on one host share a clock; between hosts the clocks are as
   // far apart as the hosts set them (engine/trace aligns them).
   void write_trace() {
-    const std::string mine = trainer_.trace().chrome_events(trainer_.all_spans());
+    const std::string mine = trainer().trace().chrome_events(trainer().all_spans());
     const auto all =
         transport_.gather(std::as_bytes(std::span(mine.data(), mine.size())), 0, {"trace"});
     on_all_ranks(transport_, [&] {
@@ -548,8 +553,6 @@ class Run {
   const TrainOptions& options_;
   const RunDescription& description_;
   RankJob& job_;
-  const RankData& data_;
-  Trainer& trainer_;
   Transport& transport_;
   RunFolder& folder_;
   Json fingerprint_;

@@ -28,6 +28,7 @@ MODES = {
     "unified": ["--exchange", "unified", "--calibration", "slow.json", "--drift-limit", "1000",
                 "--reassign-every", "2"],
     "compensated-late": ["--exchange", "compensated", "--bits", "1", "--schedule", "pipelined"],
+    "repartitioned": ["--exchange", "none", "--repartition-every", "3", "--coverage-weights", "on"],
 }
 
 
@@ -95,6 +96,30 @@ class ExchangeModesTest(OneFolderTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("starts anew", result.stderr)
 
+    def test_new_cuts(self):
+        """On two ranks, stopped when a cut is over; what is recorded; and what a cut takes."""
+        options = MODES["repartitioned"]
+        self.train("cuts-whole", *options, "--epochs", "8", ranks=2)
+        self.train("cuts-part", *options, "--epochs", "6", "--checkpoint-every", "6", ranks=2)
+        self.train("cuts-part", "--epochs", "8", "--resume", ranks=2)
+        self.assertEqual(self.file("cuts-part", "model.safetensors"),
+                         self.file("cuts-whole", "model.safetensors"))
+        epochs = self.epochs("cuts-whole")
+        for field in ("loss", "valid_loss", "cut", "edges_inside"):
+            self.assertEqual([epoch.get(field) for epoch in self.epochs("cuts-part")],
+                             [epoch.get(field) for epoch in epochs])
+        self.assertEqual([epoch["cut"] for epoch in epochs], [0, 0, 0, 1, 1, 1, 2, 2])
+        self.assertEqual([epoch["epoch"] for epoch in epochs if "cut_ms" in epoch], [4, 7])
+        self.train("cuts-none", "--exchange", "none", "--epochs", "8", ranks=2)
+        none = self.epochs("cuts-none")
+        self.assertNotIn("cut", none[0])
+        self.assertEqual([epoch["loss"] for epoch in none[:3]], [epoch["loss"] for epoch in epochs[:3]])
+        self.assertNotEqual(none[4]["loss"], epochs[4]["loss"])
+        result = run(["bench", *TRAIN[1:10], *options, "--warmup", "1", "--epochs", "6", "--json"],
+                     self.folder, ranks=2)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertGreater(json.loads(result.stdout)["cut_ms"]["median"], 0)
+
     def test_contradictions_are_named(self):
         for options, words in (
                 (["--exchange", "fast"], ["fast", "compensated"]),
@@ -108,7 +133,15 @@ class ExchangeModesTest(OneFolderTest):
                 (["--exchange", "sampled", "--shift", "on"], ["--shift on", "sampled"]),
                 (["--exchange", "skip", "--schedule", "pipelined"], ["--schedule pipelined", "skip"]),
                 (["--synchronous-every", "4"], ["--synchronous-every 4", "exact"]),
-                (["--exchange", "stale", "--cuda-graph", "on"], ["--cuda-graph on", "stale"])):
+                (["--exchange", "stale", "--cuda-graph", "on"], ["--cuda-graph on", "stale"]),
+                (["--repartition-every", "5"], ["--repartition-every 5", "exact", "--exchange none"]),
+                (["--repartition-every", "-1"], ["--repartition-every", "-1"]),
+                (["--exchange", "none", "--coverage-weights", "on"],
+                 ["--coverage-weights on", "--repartition-every"]),
+                (["--exchange", "none", "--coverage-weights", "yes"],
+                 ["--coverage-weights", "yes", "on"]),
+                (["--exchange", "none", "--repartition-every", "2", "--weights", "2,1", "--ranks", "2",
+                  "--transport", "local"], ["--weights", "--repartition-every"])):
             result = run([*TRAIN, *options, "--epochs", "1", "--run-dir", "none"], self.folder)
             self.assertEqual(result.returncode, 2, f"{options}: {result.stderr}")
             for word in words:
@@ -117,6 +150,10 @@ class ExchangeModesTest(OneFolderTest):
         result = run(bench, self.folder)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("--exchange stale", result.stderr)
+        result = run([*bench[:-1], "exact,none", "--exchange", "none", "--repartition-every", "2"],
+                     self.folder)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("--repartition-every", result.stderr)
 
     def test_options_of_other_modes_are_named(self):
         for options, words in (

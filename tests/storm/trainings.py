@@ -19,7 +19,7 @@ MODELS = {
              "--eval-every", "3", "--weight-decay", "1e-4"],
 }
 EXCHANGES = {"exact": [], "adaptive": ["--exchange", "quantized", "--bits", "adaptive"]}
-# Modes that keep rows from epoch to epoch, or draw messages.
+# Modes that keep rows from epoch to epoch, draw messages or cut anew.
 KEEPING = {
     "stale": ["--exchange", "stale", "--shift", "on"],
     "sampled": ["--exchange", "sampled"],
@@ -29,6 +29,7 @@ KEEPING = {
     "compensated": ["--exchange", "compensated"],
     "unified": ["--exchange", "unified", "--drift-limit", "1000"],
     "one-bit": ["--exchange", "one-bit", "--schedule", "pipelined", "--synchronous-every", "10"],
+    "repartitioned": ["--exchange", "none", "--repartition-every", "3", "--coverage-weights", "on"],
 }
 TRANSPORTS = ("mpi", "local")
 NAMES = [(model, exchange, transport) for model in MODELS for exchange in EXCHANGES

@@ -1,0 +1,37 @@
+#include "engine/training/repartition.hpp"
+
+#include "base/error.hpp"
+#include "base/progress.hpp"
+#include "engine/training/agreement.hpp"
+
+namespace atl {
+
+Repartition::Repartition(Transport& transport, const std::filesystem::path& dataset,
+                         const PartitionOptions& options, const DatasetInfo& first) {
+  const auto cut = [&] {
+    dataset_ = Dataset::open(dataset);
+    dataset_.validate_checksums();
+    if (dataset_.info().checksum != first.checksum) {
+      fail_input("{}: the dataset changed since the run began", dataset.string());
+    }
+    if (transport.rank() != 0) return;
+    const Activity activity("cutting into clusters");
+    clusters_ = make_clusters(dataset_.graph(), transport.size(), options);
+  };
+  on_all_ranks(transport, cut, {"the clusters"});
+  clusters_.parts = transport.size();
+  transport.broadcast(std::as_writable_bytes(std::span(&clusters_.per_part, 1)), 0,
+                      {"the clusters"});
+  for (auto* numbers : {&clusters_.cluster_of, &clusters_.sequence}) {
+    numbers->resize(static_cast<std::size_t>(dataset_.info().nodes));
+    transport.broadcast(std::as_writable_bytes(std::span(*numbers)), 0, {"the clusters"});
+  }
+}
+
+LocalGraph Repartition::part(int rank, std::uint64_t seed, int number) const {
+  const std::vector<std::int32_t> part_of = deal(clusters_, seed, number);
+  return LocalGraphBuilder(dataset_.graph(), part_of, clusters_.parts, clusters_.sequence)
+      .build(rank);
+}
+
+}  // namespace atl
