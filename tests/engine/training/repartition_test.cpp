@@ -81,6 +81,11 @@ TEST_F(RepartitionedRuns, GoOnBitForBit) {
       run(name, 9, true, options(3, true), ranks);
       expect_same_run(name, whole);
     }
+    // Resumed where nothing is left to do: metrics are added up over the same ranks.
+    const Json before = read_json(dir_.path() / whole / "summary.json");
+    run(whole, 9, true, options(3, true), ranks);
+    const Json after = read_json(dir_.path() / whole / "summary.json");
+    EXPECT_EQ(after.at("log-loss"), before.at("log-loss"));
   }
 }
 
