@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/philox.hpp"
 #include "tests/engine/exchange/exchanged_rows.hpp"
 #include "tests/support/require_device.hpp"
 #include "tests/support/thrown_error.hpp"
@@ -18,6 +19,25 @@ constexpr std::int64_t kColumns = 24;
 float moving_value(std::int64_t node, std::int64_t column, int epoch) {
   const double speed = node % 3 == 0 ? 0 : node % 3 == 1 ? 0.01 : 0.6;
   return static_cast<float>(std::sin(static_cast<double>(node * 31 + column * 17) + speed * epoch));
+}
+
+// Rows of which each value takes another step of between -1 and 1 in each epoch.
+float wandering_value(std::int64_t node, std::int64_t column, int epoch) {
+  const RandomKey key{5, RandomStream::kPartition, 0, 0};
+  float sum = 0;
+  for (int e = 1; e <= epoch; ++e) {
+    sum += 2 * random_uniform(key, static_cast<std::uint64_t>(node * kColumns + column),
+                              static_cast<std::uint32_t>(e)) -
+           1;
+  }
+  return sum;
+}
+
+// Of a row from the other, or from 0.
+double squared_distance(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += std::pow(a[i] - (b.empty() ? 0 : b[i]), 2);
+  return sum;
 }
 
 // Rows that all move by the same row in each epoch.
@@ -180,10 +200,14 @@ TEST_P(ExchangeModes, SampledRowsAreZeroOrEnlarged) {
   const Exchanged run = exchanged(graph_, setup);
   std::int64_t sent = 0;
   std::int64_t all = 0;
+  double variance = 0;
+  double size = 0;
   for (int epoch = 1; epoch <= 40; ++epoch) {
     std::int64_t sent_now = 0;
     for_each_row(run, exact, epoch, [&](std::span<const float> row, const auto& exact_row) {
       ++all;
+      variance += squared_distance(row, exact_row(1));
+      size += squared_distance(exact_row(1), {});
       if (std::ranges::all_of(row, [](float value) { return value == 0; })) return;
       ++sent_now;
       for (std::size_t j = 0; j < row.size(); ++j) {
@@ -198,6 +222,7 @@ TEST_P(ExchangeModes, SampledRowsAreZeroOrEnlarged) {
   // Five standard deviations of a binomial share.
   const auto n = static_cast<double>(all);
   EXPECT_NEAR(static_cast<double>(sent) / n, 0.25, 5 * std::sqrt(0.25 * 0.75 / n));
+  EXPECT_NEAR(variance / size, (1 - 0.25) / 0.25, 0.05 * 3);
   // A run that begins later draws what this one has drawn.
   setup.first_epoch = 31;
   const Exchanged later = exchanged(graph_, setup);
@@ -268,6 +293,41 @@ TEST_P(ExchangeModes, DifferencesCloseInOnRowsThatRest) {
       before = error;
     }
     EXPECT_LT(before, 0.02 * first) << bits;
+  }
+}
+
+// A quantizer that leaves a share c of a row's square leaves that share of what the receiver lacks:
+// its error of the epoch before and the movement since.
+TEST_P(ExchangeModes, DifferencesLeaveAShareOfErrorAndMovement) {
+  for (const char* bits : {"2", "4"}) {
+    constexpr int kEpochs = 12;
+    ExchangeSetup setup = this->setup(with_bits(mode("compensated"), bits), kEpochs);
+    setup.value = wandering_value;
+    const Exchanged run = exchanged(graph_, setup);
+    setup.exchange = {};
+    const Exchanged exact = exchanged(graph_, setup);
+    double share = 0;
+    double before = 0;
+    for (int epoch = 1; epoch <= kEpochs; ++epoch) {
+      double error = 0;
+      double movement = 0;
+      for (std::size_t rank = 0; rank < 3; ++rank) {
+        const auto rows = [&](const Exchanged& from, int of) {
+          return of == 0
+                     ? std::span<const float>()
+                     : std::span<const float>(
+                           from.epochs[static_cast<std::size_t>(of - 1)].channels[0].halo[rank]);
+        };
+        error += squared_distance(rows(run, epoch), rows(exact, epoch));
+        movement += squared_distance(rows(exact, epoch), rows(exact, epoch - 1));
+      }
+      if (epoch == 1) {
+        share = error / movement;
+      } else {
+        EXPECT_NEAR(error / (before + movement), share, 0.2 * share) << bits << ", " << epoch;
+      }
+      before = error;
+    }
   }
 }
 
