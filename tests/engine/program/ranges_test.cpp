@@ -231,7 +231,9 @@ TEST(Ranges, ByArrivalGiveTheBitsOfOne) {
                     const Trained several = by(Arrival::kOn);
                     EXPECT_TRUE(same_bits(several.parameters, one.parameters));
                     EXPECT_EQ(one.waits, 0);
-                    if (kind == "gcn") EXPECT_GT(several.waits, 0);
+                    if (kind == "gcn") {
+                      EXPECT_GT(several.waits, 0);
+                    }
                   });
       }
     }

@@ -33,7 +33,7 @@ float wandering_value(std::int64_t node, std::int64_t column, int epoch) {
   return sum;
 }
 
-// Of a row from the other, or from 0.
+// Between two rows, or of one from 0.
 double squared_distance(std::span<const float> a, std::span<const float> b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += std::pow(a[i] - (b.empty() ? 0 : b[i]), 2);
