@@ -247,8 +247,11 @@ ATOLL_INLINE inline QuantizerRange pack_row(const T* x, float scale, std::int64_
       tile.count = std::min(kWireTile, cols - tile.first);
     }
     if (noisy && row.nearest) {
+      // std::min and std::max would be calls by reference, which are not vectorised here.
+#pragma omp simd
       for (std::int64_t j = 0; j < tile.units * kWireUnit; ++j) {
-        tile.values[j] = std::min(std::max(tile.values[j], zero), highest);
+        const float value = tile.values[j] < zero ? zero : tile.values[j];
+        tile.values[j] = highest < value ? highest : value;
         tile.noise[j] = 0.5F;
       }
     } else if (noisy) {
