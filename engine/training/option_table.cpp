@@ -218,15 +218,13 @@ Table message_options() {
        .help = "none: cut the graph anew every K epochs, so that in time all edges take part; 0: "
                "never",
        .value = TrainRow::number(ATOLL_FIELD(repartition_every), 0, 10000000),
-       .recorded = [](const TrainOptions& options) { return options.repartition_every > 0; },
-       .plan = PlanRole::kFixes},
+       .recorded = [](const TrainOptions& options) { return options.repartition_every > 0; }},
       {.name = "coverage-weights",
        .group = "Messages",
        .help = "--repartition-every: nodes count in the loss by how many of their neighbours the "
                "cut leaves them, against the mean over all cuts",
        .value = TrainRow::on_or_off(ATOLL_FIELD(coverage_weights)),
-       .recorded = [](const TrainOptions& options) { return options.coverage_weights; },
-       .plan = PlanRole::kFixes},
+       .recorded = [](const TrainOptions& options) { return options.coverage_weights; }},
       {.name = "reassign-every",
        .group = "Messages",
        .help = "Adaptive and random bits: epochs between assignments",

@@ -136,6 +136,7 @@ class ExchangeModesTest(OneFolderTest):
                 (["--exchange", "stale", "--cuda-graph", "on"], ["--cuda-graph on", "stale"]),
                 (["--repartition-every", "5"], ["--repartition-every 5", "exact", "--exchange none"]),
                 (["--repartition-every", "-1"], ["--repartition-every", "-1"]),
+                (["--repartition-every", "5", "--plan", "slow.json"], ["--repartition-every", "--plan"]),
                 (["--exchange", "none", "--coverage-weights", "on"],
                  ["--coverage-weights on", "--repartition-every"]),
                 (["--exchange", "none", "--coverage-weights", "yes"],
