@@ -17,12 +17,25 @@ constexpr int kClustersPerPart = 8;
 // A cluster of fewer nodes has no edges inside.
 constexpr std::int64_t kLeastNodes = 8;
 
-int clusters_per_part(std::int64_t nodes, int parts) {
-  const std::int64_t most = std::min<std::int64_t>(kClustersPerPart, kMaxParts / parts);
-  return static_cast<int>(std::clamp<std::int64_t>(nodes / (kLeastNodes * parts), 1, most));
+}  // namespace
+
+int clusters_per_part(std::int64_t nodes, int parts, int most) {
+  const std::int64_t bound = std::min(most, kMaxParts / parts);
+  return static_cast<int>(std::clamp<std::int64_t>(nodes / (kLeastNodes * parts), 1, bound));
 }
 
-}  // namespace
+std::vector<std::int32_t> cut_into_clusters(const GraphView& graph, int count,
+                                            const PartitionOptions& options) {
+  PartitionOptions own;
+  own.method = options.method == "file" ? "auto" : options.method;
+  own.objective = PartitionObjective::kCut;  // no rows travel: an edge is inside or lost
+  // Training nodes are too few to be divided among so many.
+  if (options.balance != PartitionBalance::kEdgesTrain) own.balance = options.balance;
+  own.seed = options.seed;
+  own.cuts = options.cuts;
+  own.imbalance = options.imbalance;
+  return partition_graph(graph, count, own, {});
+}
 
 void check_dealing(const PartitionOptions& options) {
   if (options.weights.empty()) return;
@@ -33,16 +46,8 @@ void check_dealing(const PartitionOptions& options) {
 
 Clusters make_clusters(const GraphView& graph, int parts, const PartitionOptions& options) {
   check_dealing(options);
-  Clusters clusters{parts, clusters_per_part(graph.nodes(), parts), {}, {}};
-  PartitionOptions own;
-  own.method = options.method == "file" ? "auto" : options.method;
-  own.objective = PartitionObjective::kCut;  // no rows travel: an edge is inside or lost
-  // Training nodes are too few to be divided among so many.
-  if (options.balance != PartitionBalance::kEdgesTrain) own.balance = options.balance;
-  own.seed = options.seed;
-  own.cuts = options.cuts;
-  own.imbalance = options.imbalance;
-  clusters.cluster_of = partition_graph(graph, clusters.count(), own, {});
+  Clusters clusters{parts, clusters_per_part(graph.nodes(), parts, kClustersPerPart), {}, {}};
+  clusters.cluster_of = cut_into_clusters(graph, clusters.count(), options);
   const LocalGraphBuilder builder(graph, clusters.cluster_of, clusters.count(), options.node_order);
   clusters.sequence.reserve(clusters.cluster_of.size());
   for (int cluster = 0; cluster < clusters.count(); ++cluster) {
@@ -53,19 +58,28 @@ Clusters make_clusters(const GraphView& graph, int parts, const PartitionOptions
   return clusters;
 }
 
-std::vector<std::int32_t> deal(const Clusters& clusters, std::uint64_t seed, int cut) {
-  std::vector<std::int32_t> order(static_cast<std::size_t>(clusters.count()));
+std::vector<std::int32_t> deal_clusters(int parts, int per_part, std::uint64_t seed, DealtTo to,
+                                        int number) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(parts) *
+                                  static_cast<std::size_t>(per_part));
   std::iota(order.begin(), order.end(), 0);
-  // Fisher and Yates, each draw a pure function of seed, cut and position.
-  const RandomKey key{seed, RandomStream::kPartition, 0, static_cast<std::uint32_t>(cut)};
+  // Fisher and Yates, each draw a pure function of seed, number and position.
+  const RandomKey key{seed, RandomStream::kPartition, static_cast<std::uint8_t>(to),
+                      static_cast<std::uint32_t>(number)};
   for (std::size_t i = order.size(); i > 1; --i) {
     const std::uint64_t bits = random_bits(key, i, 0);
     std::swap(order[i - 1], order[(bits * i) >> 32U]);
   }
   std::vector<std::int32_t> part_of_cluster(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
-    part_of_cluster[order[i]] = static_cast<std::int32_t>(i) / clusters.per_part;
+    part_of_cluster[order[i]] = static_cast<std::int32_t>(i) / per_part;
   }
+  return part_of_cluster;
+}
+
+std::vector<std::int32_t> deal(const Clusters& clusters, std::uint64_t seed, int cut) {
+  const std::vector<std::int32_t> part_of_cluster =
+      deal_clusters(clusters.parts, clusters.per_part, seed, DealtTo::kParts, cut);
   std::vector<std::int32_t> part_of(clusters.cluster_of.size());
   std::ranges::transform(clusters.cluster_of, part_of.begin(),
                          [&](std::int32_t cluster) { return part_of_cluster[cluster]; });

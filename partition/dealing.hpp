@@ -1,5 +1,6 @@
-// Cuts of a graph that is cut once, into many clusters, and whose clusters are dealt to the parts
-// anew for each cut (as Cluster-GCN makes its batches: Chiang et al., KDD 2019, section 3.2).
+// Cuts of a graph that is cut once, into many clusters, and whose clusters are dealt anew for each
+// cut: to parts, or to blocks that are trained on one after the other (as Cluster-GCN makes its
+// batches: Chiang et al., KDD 2019, section 3.2).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,21 @@ struct Clusters {
 
   int count() const { return parts * per_part; }
 };
+
+// Clusters that each of so many parts, or blocks, can get of a graph: at most `most`, fewer where
+// they would have so few nodes that no edges were inside.
+int clusters_per_part(std::int64_t nodes, int parts, int most);
+// The cluster of every node: clusters weigh nearly the same and have few edges between them. A
+// function of graph and options only.
+std::vector<std::int32_t> cut_into_clusters(const GraphView& graph, int count,
+                                            const PartitionOptions& options);
+
+// Receivers of clusters: the draws of one kind are not those of the other.
+enum class DealtTo : std::uint8_t { kParts, kBlocks };
+// The part or block of every one of parts * per_part clusters in dealing `number`, each of which
+// gets `per_part`: a function of the arguments only.
+std::vector<std::int32_t> deal_clusters(int parts, int per_part, std::uint64_t seed, DealtTo to,
+                                        int number);
 
 // Throws Error{kOption} for options whose cuts can't be made by dealing.
 void check_dealing(const PartitionOptions& options);

@@ -164,5 +164,23 @@ TEST(Dealing, TakesAnyGraphAndNoSharesOfParts) {
   EXPECT_THAT(error.what(), HasSubstr("--weights"));
 }
 
+TEST(Dealing, GivesEveryBlockAsManyClusters) {
+  std::set<std::vector<std::int32_t>> dealt;
+  for (int epoch = 1; epoch <= 20; ++epoch) {
+    const std::vector<std::int32_t> block_of = deal_clusters(5, 4, 7, DealtTo::kBlocks, epoch);
+    ASSERT_EQ(block_of.size(), 20U);
+    for (int block = 0; block < 5; ++block) EXPECT_EQ(std::ranges::count(block_of, block), 4);
+    EXPECT_EQ(deal_clusters(5, 4, 7, DealtTo::kBlocks, epoch), block_of);
+    EXPECT_NE(deal_clusters(5, 4, 8, DealtTo::kBlocks, epoch), block_of);
+    EXPECT_NE(deal_clusters(5, 4, 7, DealtTo::kParts, epoch), block_of);
+    dealt.insert(block_of);
+  }
+  EXPECT_EQ(dealt.size(), 20U);
+  EXPECT_EQ(clusters_per_part(1'000'000, 8, 32), 32);
+  EXPECT_EQ(clusters_per_part(640, 8, 32), 10) << "clusters of 8 nodes";
+  EXPECT_EQ(clusters_per_part(10, 8, 32), 1);
+  EXPECT_EQ(clusters_per_part(1'000'000, 1000, 32), kMaxParts / 1000);
+}
+
 }  // namespace
 }  // namespace atl
