@@ -33,17 +33,19 @@ class ExactExchange final : public HaloExchange {
     std::shared_ptr<const void> receives;
   };
 
-  // The packed rows of one channel, kept from epoch to epoch. They travel with their padding, which
-  // packing does not write: what lay in the memory before is not for other ranks.
-  Tensor& send_buffer(int slot, std::int64_t rows, std::int64_t cols, DType dtype) {
+  // Memory of the packed rows of one channel, kept from pass to pass, of which one graph may have
+  // more than the other. They travel with their padding, which packing does not write: what lay in
+  // the memory before is not for other ranks.
+  MatrixView send_buffer(int slot, std::int64_t rows, std::int64_t cols, DType dtype) {
     Tensor& buffer = memory_->sends[slot];
-    if (buffer.rows() != rows || buffer.cols() != cols) {
-      buffer = Tensor(rank_.backend, rows, cols, dtype);
+    if (buffer.rows() < rows || buffer.cols() != cols) {
+      const std::int64_t spare = buffer.cols() == cols ? rows / 8 : 0;
+      buffer = Tensor(rank_.backend, rows + spare, cols, dtype);
       MatrixView whole = buffer.view();
       whole.cols = whole.stride;
       rank_.backend.run(packets_.packing_queue(), kernels::FillZero{whole});
     }
-    return buffer;
+    return buffer.reshaped(rows, cols);
   }
 
   const Rank& rank_;
@@ -95,13 +97,13 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   const char* direction = to_string(channel.direction);
   const TraceTag tag{round.epoch, channel.layer, rank_.transport.rank(), -1, channel.number};
   const int slot = channel.slot();
-  Tensor& buffer = send_buffer(slot, op.halo.sent_rows(), x.cols, x.dtype);
+  const MatrixView buffer = send_buffer(slot, op.halo.sent_rows(), x.cols, x.dtype);
   {
     const ScopedSpan span(rank_.trace, "pack", tag, direction, SpanOf::kHost);
     Queue& queue = packets_.packing_queue();
     make_sums(rank_.backend, queue, op, x);
     rank_.backend.run(queue, kernels::GatherRows{x.rows_in({0, op.sendable()}), op.send_rows,
-                                                 op.message_scale, buffer.view()});
+                                                 op.message_scale, buffer});
   }
   const auto slice = [](MatrixView rows) {
     return std::span<std::byte>(
@@ -114,7 +116,7 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
     const auto [send_begin, send_end] =
         std::pair(op.halo.send_offset[peer], op.halo.send_offset[peer + 1]);
     const std::int64_t halo = op.inner() + op.halo.first_halo_row(peer);
-    sends.push_back(slice(buffer.view().rows_in({send_begin, send_end})));
+    sends.push_back(slice(buffer.rows_in({send_begin, send_end})));
     receives.push_back(slice(x.rows_in({halo, halo + op.halo.received_from(peer)})));
   }
   // Padding travels, too: so rows are received where they are needed.

@@ -46,35 +46,77 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
   // An evaluation is asked for its embeddings when it has run; in training they may be gone then.
   const Value embeddings = training_.program.embeddings;
   shares_forward_ =
+      options_.trains &&
       forward_operations(training_.program) == forward_operations(evaluation_.program) &&
       (training_.layout.places[static_cast<std::size_t>(embeddings)].is_nowhere() ||
        training_.ends[static_cast<std::size_t>(embeddings)] >=
            training_.schedule.instants[static_cast<std::size_t>(training_.program.logits)]);
-  reserve_block();
+  reserve_values();
 }
 
 Network::Network(Program training, Program evaluation, const NetworkOptions& options,
                  const Rank& rank, ParameterStore& parameters, std::int64_t inner,
                  const MostPairs& most)
     : options_(options), rank_(rank), state_(options.dtype, rank, parameters, inner) {
-  state_.shape.rows.pairs = most.training;
+  state_.graph->shape.rows.pairs = most.training;
   training_ = prepare(std::move(training));
-  state_.shape.rows.pairs = most.evaluation;
+  state_.graph->shape.rows.pairs = most.evaluation;
   evaluation_ = prepare(std::move(evaluation));
-  reserve_block();
+  reserve_values();
 }
 
-void Network::reserve_block() {
-  block_ = std::make_shared<Tensor>(1, 0, options_.dtype);
-  block_->reserve(std::max(training_.layout.elements, evaluation_.layout.elements));
+Network::Network(Network& whole, const Rank& rank)
+    : options_{.dtype = whole.options_.dtype,
+               .sharing = whole.options_.sharing,
+               .poisons_dead_values = whole.options_.poisons_dead_values},
+      rank_(rank),
+      state_(whole.state_, rank),
+      values_(whole.values_),
+      values_begin_(whole.evaluation_.layout.kept_elements),
+      trains_others_(true) {
+  training_.program = whole.training_.program;
+  training_.schedule = schedule(training_.program, 1);
+  training_.ends = last_instants(training_.program, training_.schedule);
+}
+
+void Network::reserve_values() {
+  values_ = std::make_shared<Tensor>(1, 0, options_.dtype);
+  const std::int64_t training = options_.trains ? training_.layout.elements : 0;
+  values_->reserve(std::max(training, evaluation_.layout.elements));
+}
+
+void Network::reserve(const RankRows& most) {
+  training_.layout = atl::allocate(training_.program, training_.schedule, most, options_.sharing);
+  values_->reserve(values_begin_ + training_.layout.elements);
+}
+
+void Network::enter(const LocalGraphView& graph, ConstMatrixView features) {
+  state_.graph.reset();
+  state_.graph = std::make_unique<GraphState>(training_.program, options_, rank_, graph, features);
+  training_.layout = atl::allocate(training_.program, training_.schedule, state_.graph->shape.rows,
+                                   options_.sharing);
+  has_constants_ = false;
+  const std::int64_t elements = training_.layout.elements;
+  if ((values_begin_ + elements) * bytes_of(options_.dtype) <= values_->bytes()) return;
+  // Some room for the next one.
+  values_ = std::make_shared<Tensor>(1, 0, options_.dtype);
+  values_->reserve(elements + elements / 8);
+  values_->allocate(rank_.backend);
+  values_begin_ = 0;
+}
+
+MatrixView Network::values() const {
+  MatrixView values = values_->view();
+  values.data = static_cast<std::byte*>(values.data) + values_begin_ * bytes_of(options_.dtype);
+  return values;
 }
 
 Network::~Network() = default;
 
 Network::Pass Network::prepare(Program program) const {
   Pass pass;
-  pass.schedule = schedule(program, std::max(1, static_cast<int>(state_.groups.size())));
-  pass.layout = atl::allocate(program, pass.schedule, state_.shape.rows, options_.sharing);
+  pass.schedule = schedule(program, std::max(1, static_cast<int>(state_.graph->groups.size())));
+  pass.layout = atl::allocate(program, pass.schedule, state_.graph->shape.rows, options_.sharing);
   pass.ends = last_instants(program, pass.schedule);
   pass.program = std::move(program);
   return pass;
@@ -85,7 +127,7 @@ std::int64_t Network::value_bytes(const Program& training) const {
          bytes_of(options_.dtype);
 }
 
-std::int64_t Network::bytes() const { return block_->bytes() + state_.parameters.bytes(); }
+std::int64_t Network::bytes() const { return values_->bytes() + state_.parameters.bytes(); }
 
 std::int64_t Network::buffer_bytes(const HaloExchange& training,
                                    const HaloExchange& evaluation) const {
@@ -94,12 +136,14 @@ std::int64_t Network::buffer_bytes(const HaloExchange& training,
   for (Value v = 0; v < program.size(); ++v) {
     const Operation& op = program.at(v);
     if (!op.needs_messages() || is_made_again(program, v)) continue;
-    total += training.buffer_bytes(state_.operator_of(op), op.message_columns(), options_.dtype);
+    total +=
+        training.buffer_bytes(state_.graph->operator_of(op), op.message_columns(), options_.dtype);
   }
   for (const Operation& op : evaluation_.program.operations) {
     // A kept aggregate is exchanged once, and its buffer stays: training's.
     if (!op.needs_messages() || op.constant) continue;
-    total += evaluation.buffer_bytes(state_.operator_of(op), op.message_columns(), options_.dtype);
+    total += evaluation.buffer_bytes(state_.graph->operator_of(op), op.message_columns(),
+                                     options_.dtype);
   }
   return total;
 }
@@ -119,16 +163,16 @@ std::int64_t Network::activation_bytes() const {
 }
 
 void Network::allocate() {
-  block_->allocate(rank_.backend);
+  if (!trains_others_) values_->allocate(rank_.backend);
   if (host_bytes() > 0) {
     copies_ = rank_.backend.make_copy_queue();
     host_values_ = allocate_staging(rank_.backend, host_bytes());
   }
   if (options_.poisons_dead_values && !rank_.backend.host_accessible()) {
-    poison_ = allocate_staging(rank_.backend, block_->bytes());
-    std::memset(poison_.get(), 0xFF, static_cast<std::size_t>(block_->bytes()));
+    poison_ = allocate_staging(rank_.backend, values_->bytes());
+    std::memset(poison_.get(), 0xFF, static_cast<std::size_t>(values_->bytes()));
   }
-  state_.allocate();
+  if (!trains_others_) state_.allocate();
   gradient_sums_ = gradient_sums();
   const DType dtype = state_.parameters.shared_gradients().dtype;
   if (!rank_.reducer.prepare_sums(gradient_sums_.size(), dtype)) gradient_sums_.clear();
@@ -140,10 +184,10 @@ std::vector<LayerMessages> Network::layer_messages() const {
     if (!op.needs_messages()) continue;
     const Scope& scope = training_.program.scopes[static_cast<std::size_t>(op.scope)];
     LayerMessages& layer = layers[static_cast<std::size_t>(scope.layer)];
-    const std::int64_t rows = state_.operator_of(op).halo.sent_rows();
+    const std::int64_t rows = state_.graph->operator_of(op).halo.sent_rows();
     const bool forward = op.messages.direction == Direction::kForward;
     (forward ? layer.forward_rows : layer.backward_rows) = rows;
-    if (!op.constant)
+    if (!op.constant || trains_others_)
       (forward ? layer.forward_columns : layer.backward_columns) += op.message_columns();
   }
   return layers;
@@ -280,7 +324,7 @@ class Network::Runner final : public kernels::TakesEach<Runner, Requests> {
   }
 
   void fetch_computed(const Views& views) {
-    const ComputedHalo& halo = *network_.state_.computed_halo;
+    const ComputedHalo& halo = *network_.state_.graph->computed_halo;
     MatrixView aggregated = views.whole(views.input(0));
     aggregated.rows += halo.rows();
     execution_.exchange
@@ -308,7 +352,7 @@ struct Network::Abandoned {
 };
 
 RankViews Network::views_of(const Pass& pass, const Round& round) const {
-  return {pass.program, pass.layout, state_, block_->view(), round};
+  return {pass.program, pass.layout, state_, values(), round};
 }
 
 void Network::run_blocks(const Execution& execution, std::span<const Block> blocks) {
@@ -332,7 +376,7 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
       const Operation& op = pass.program.at(value);
       under_way_.push_back(
           {&pass, value,
-           execution.exchange->begin(state_.operator_of(op), views.whole(op.inputs[0]),
+           execution.exchange->begin(state_.graph->operator_of(op), views.whole(op.inputs[0]),
                                      channel_of(pass.program, value), round)});
       if (!round.overlap) under_way_.back().messages->finish();
     }
@@ -395,7 +439,7 @@ void Network::run_pairs(const PairViews& pairs, const Round& round, Loss* loss) 
   const Pass& pass = loss != nullptr ? training_ : evaluation_;
   const char* const inside = loss != nullptr ? rules::kLoss.name : "";
   state_.pairs = pairs;
-  state_.shape.rows.pairs = kernels::length(pairs.first);
+  state_.graph->shape.rows.pairs = kernels::length(pairs.first);
   ran_ = &pass;
   run_blocks({.pass = pass, .round = round, .loss = loss, .inside = inside}, pass.schedule.blocks);
 }
@@ -434,7 +478,7 @@ void Network::run_step(const Round& round, Optimizer& optimizer) {
 
 // All bits set is not a number in every type.
 void Network::poison(std::int64_t from_byte, std::int64_t bytes) {
-  void* const to = static_cast<std::byte*>(block_->view().data) + from_byte;
+  void* const to = static_cast<std::byte*>(values().data) + from_byte;
   if (rank_.backend.host_accessible()) {
     std::memset(to, 0xFF, static_cast<std::size_t>(bytes));
   } else {

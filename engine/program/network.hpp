@@ -44,6 +44,10 @@ class Network {
   // parameters of another network, and add to their gradients.
   Network(Program training, Program evaluation, const NetworkOptions& options, const Rank& rank,
           ParameterStore& parameters, std::int64_t inner, const MostPairs& most);
+  // Trains the model of `whole` on other graphs: with its parameters, its norms and, as long as it
+  // is enough, its memory, in which nothing outlives a pass but its constants. `whole` must outlive
+  // it; `rank` may have other nodes for each graph. enter() comes before anything runs.
+  Network(Network& whole, const Rank& rank);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
   ~Network();
@@ -52,7 +56,7 @@ class Network {
   // The part of bytes() that are no parameters, if `training` were the program of training; by
   // default its own.
   std::int64_t value_bytes(const Program& training) const;
-  std::int64_t value_bytes() const { return block_->bytes(); }
+  std::int64_t value_bytes() const { return values_->bytes(); }
   // Bytes of host memory that the program of training, or another one, keeps values in
   // (offload.hpp).
   std::int64_t host_bytes(const Program& training) const {
@@ -62,7 +66,9 @@ class Network {
     return training_.layout.host_elements * bytes_of(options_.dtype);
   }
   // Bytes of the edges that it holds beside the graph (CoveredGraph).
-  std::int64_t covered_bytes() const { return state_.covered ? state_.covered->bytes() : 0; }
+  std::int64_t covered_bytes() const {
+    return state_.graph->covered ? state_.graph->covered->bytes() : 0;
+  }
   // At most so many bytes of buffers for messages, those of training by `training`, those of
   // evaluations by `evaluation`.
   std::int64_t buffer_bytes(const HaloExchange& training, const HaloExchange& evaluation) const;
@@ -71,6 +77,12 @@ class Network {
   // Takes the memory, draws the parameters, and asks other ranks for what computed rows need.
   // Collective.
   void allocate();
+  // Makes room for a graph of so many rows, in a network that trains on other graphs and before
+  // memory is taken.
+  void reserve(const RankRows& most);
+  // From now on such a network trains on this graph, whose messages none covers and no groups
+  // divide. features, graph: see above.
+  void enter(const LocalGraphView& graph, ConstMatrixView features);
 
   // Forward, of training or evaluation as the round says, with messages by `exchange`; leaves
   // logits(). Collective.
@@ -80,7 +92,7 @@ class Network {
   ConstMatrixView logits() const { return inner_rows_of(ran_->program.logits); }
   // The program's embeddings of the last run_forward() of an evaluation; [inner, columns].
   ConstMatrixView embeddings() const { return inner_rows_of(ran_->program.embeddings); }
-  const RankShape& shape() const { return state_.shape; }
+  const RankShape& shape() const { return state_.graph->shape; }
   // True if a forward pass of training computes what one of an evaluation does.
   bool trains_as_it_evaluates() const { return shares_forward_; }
   // Loss and gradients of this rank after run_forward() of training. Collective.
@@ -99,11 +111,11 @@ class Network {
   const Program& evaluation() const { return evaluation_.program; }
   const Schedule& training_schedule() const { return training_.schedule; }
   std::vector<LayerMessages> layer_messages() const;
-  // Bytes this rank sends in one epoch of training by exact halo exchange (kept aggregates not
-  // counted): the formula that the transport's counter must equal.
+  // Bytes this rank sends in one epoch of training by exact halo exchange (without kept aggregates,
+  // but those of a graph that it has entered): the formula that the transport's counter must equal.
   std::int64_t halo_bytes_per_epoch() const;
   // Owner of the memory that messages are read from and written to.
-  std::shared_ptr<const void> memory() const { return block_; }
+  std::shared_ptr<const void> memory() const { return values_; }
   DType dtype() const { return options_.dtype; }
 
  private:
@@ -135,7 +147,8 @@ class Network {
   struct Abandoned;
 
   Pass prepare(Program program) const;
-  void reserve_block();
+  void reserve_values();
+  MatrixView values() const;  // memory of a layout
   RankViews views_of(const Pass& pass, const Round& round) const;
   void run_blocks(const Execution& execution, std::span<const Block> blocks);
   void run_call(const Execution& execution, RankViews& views, Runner& runner, const Call& call);
@@ -163,10 +176,12 @@ class Network {
   Pass training_;
   Pass evaluation_;
   bool shares_forward_ = false;
-  const Pass* ran_ = nullptr;  // the last run_forward()
-  std::shared_ptr<Tensor> block_;
-  std::unique_ptr<Queue> copies_;  // beside the rank's queue; null: nothing is stored
-  StagingMemory host_values_;      // what is stored
+  const Pass* ran_ = nullptr;       // the last run_forward()
+  std::shared_ptr<Tensor> values_;  // memory of values
+  std::int64_t values_begin_ = 0;   // in it: element where layouts begin
+  bool trains_others_ = false;      // graphs that it enters
+  std::unique_ptr<Queue> copies_;   // beside the rank's queue; null: nothing is stored
+  StagingMemory host_values_;       // what is stored
   StagingMemory poison_;
   std::vector<UnderWay> under_way_;
   std::vector<GradientSum> gradient_sums_;

@@ -50,13 +50,13 @@ Optimizer::Optimizer(const OptimizerConfig& config, const ParameterStore& parame
   }
 }
 
-EpochState Optimizer::state_of(int epoch) const {
+EpochState Optimizer::state_of(int epoch, std::int64_t step) const {
   const AdamSpec adam;
   EpochState state;
   state.epoch = static_cast<std::uint32_t>(epoch);
   state.learning_rate = learning_rate_at(config_, epoch);
-  state.first_correction = 1 - std::pow(adam.beta1, epoch);
-  state.second_correction = 1 - std::pow(adam.beta2, epoch);
+  state.first_correction = 1 - std::pow(adam.beta1, static_cast<double>(step));
+  state.second_correction = 1 - std::pow(adam.beta2, static_cast<double>(step));
   return state;
 }
 

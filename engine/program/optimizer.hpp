@@ -41,9 +41,10 @@ class Optimizer {
   // Takes a number's memory if gradients are clipped. Throws Error{kOption} for parameter groups
   // that the parameters do not have.
   Optimizer(const OptimizerConfig& config, const ParameterStore& parameters, Backend& backend);
-  // The numbers that the step of `epoch` (1-based), and dropout in it, read from the backend's
-  // memory.
-  EpochState state_of(int epoch) const;
+  // The numbers that a step in `epoch` (1-based), and dropout in it, read from the backend's
+  // memory. step: its number since the start of the run, 1-based.
+  EpochState state_of(int epoch, std::int64_t step) const;
+  EpochState state_of(int epoch) const { return state_of(epoch, epoch); }
   // Where gradients are clipped and nodes have parameters: this rank's sum of squares of those of
   // its nodes, which is to be summed over ranks before the step; else empty.
   std::span<double> node_norm(Backend& backend, Queue& queue, ParameterStore& parameters);

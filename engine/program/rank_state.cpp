@@ -61,15 +61,9 @@ ConstMatrixView EdgeFeatures::matrix() const {
           DType::kF32};
 }
 
-RankState::RankState(const Program& training, const NetworkOptions& options, const Rank& rank_,
-                     const LocalGraphView& graph, ConstMatrixView features_)
-    : rank(rank_),
-      dtype(options.dtype),
-      features(features_),
-      // Libraries of devices are slow where rows start anywhere; a CPU arranges operands anew.
-      own_parameters(std::make_unique<ParameterStore>(
-          options.dtype, /*pads_operands=*/!rank_.backend.host_accessible())),
-      parameters(*own_parameters) {
+GraphState::GraphState(const Program& training, const NetworkOptions& options, const Rank& rank,
+                       const LocalGraphView& graph, ConstMatrixView features_)
+    : features(features_) {
   const Recomputation& recomputation = options.recomputation;
   const bool sends =
       graph.parts > 1 && std::ranges::any_of(training.operations, &Operation::needs_messages);
@@ -96,11 +90,11 @@ RankState::RankState(const Program& training, const NetworkOptions& options, con
   const std::int64_t columns = graph.forward.edge_feature_columns;
   if (reads(training, GraphData::kEdgeFeatures)) {
     edge_features = EdgeFeatures(rank, {rank.backend, rank.queue, graph.forward.edge_features},
-                                 columns, parameter_dtype(dtype));
+                                 columns, parameter_dtype(options.dtype));
   }
   if (reads(training, GraphData::kMeanEdgeFeatures)) {
     mean_edge_features = EdgeFeatures(rank, {rank.backend, rank.queue, means_of_features(graph)},
-                                      columns, parameter_dtype(dtype));
+                                      columns, parameter_dtype(options.dtype));
   }
   if (reads(training, GraphData::kNodeTypes)) {
     node_types = {rank.backend, rank.queue, graph.node_types};
@@ -125,11 +119,30 @@ RankState::RankState(const Program& training, const NetworkOptions& options, con
   for_each_group(groups, graph.central, [&](std::int64_t begin, std::int64_t end) {
     shape.groups.push_back({{begin, end}, in_edges.row_ptr[end] - in_edges.row_ptr[begin]});
   });
+}
+
+const DistributedOperator& GraphState::operator_of(const Operation& aggregate) const {
+  const GraphOperators& of = *operators.at(aggregate.messages.normalisation);
+  if (aggregate.messages.direction == Direction::kBackward) return of.backward();
+  return aggregate.decided.fetches_rest ? computed_halo->fetched() : of.forward();
+}
+
+RankState::RankState(const Program& training, const NetworkOptions& options, const Rank& rank_,
+                     const LocalGraphView& graph_, ConstMatrixView features)
+    : rank(rank_),
+      dtype(options.dtype),
+      graph(std::make_unique<GraphState>(training, options, rank_, graph_, features)),
+      // Libraries of devices are slow where rows start anywhere; a CPU arranges operands anew.
+      own_parameters(std::make_unique<ParameterStore>(
+          options.dtype, /*pads_operands=*/!rank_.backend.host_accessible())),
+      parameters(*own_parameters),
+      own_norms(std::make_unique<std::vector<NormState>>()),
+      norms(*own_norms) {
   for (const DeclaredParameter& p : training.parameters) {
     if (p.composition.present()) {
       parameters.declare_composed(p.name, p.layer, p.rows, p.columns, p.composition);
     } else if (p.per_node) {
-      parameters.declare_per_node(p.name, graph.inner_ids, p.columns);
+      parameters.declare_per_node(p.name, graph_.inner_ids, p.columns);
     } else {
       parameters.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked, p.start,
                          p.heights);
@@ -144,9 +157,13 @@ RankState::RankState(DType dtype_, const Rank& rank_, ParameterStore& parameters
                      std::int64_t inner)
     : rank(rank_),
       dtype(dtype_),
-      features(),
-      shape({.rows = {.inner = inner}}),
-      parameters(parameters_) {}
+      graph(std::make_unique<GraphState>(inner)),
+      parameters(parameters_),
+      own_norms(std::make_unique<std::vector<NormState>>()),
+      norms(*own_norms) {}
+
+RankState::RankState(RankState& other, const Rank& rank_)
+    : rank(rank_), dtype(other.dtype), parameters(other.parameters), norms(other.norms) {}
 
 void RankState::allocate() {
   if (own_parameters != nullptr) parameters.allocate(rank.backend, rank.queue, rank.seed);
@@ -161,13 +178,9 @@ void RankState::allocate() {
     norm.running_mean.upload(rank.backend, rank.queue, std::vector<double>(columns, 0.0));
     norm.running_variance.upload(rank.backend, rank.queue, std::vector<double>(columns, 1.0));
   }
-  for (auto& [normalisation, of] : operators) of->connect(rank.backend, rank.queue, rank.transport);
-}
-
-const DistributedOperator& RankState::operator_of(const Operation& aggregate) const {
-  const GraphOperators& of = *operators.at(aggregate.messages.normalisation);
-  if (aggregate.messages.direction == Direction::kBackward) return of.backward();
-  return aggregate.decided.fetches_rest ? computed_halo->fetched() : of.forward();
+  for (auto& [normalisation, of] : graph->operators) {
+    of->connect(rank.backend, rank.queue, rank.transport);
+  }
 }
 
 MatrixView RankViews::whole(Value value) const {
@@ -184,7 +197,7 @@ MatrixView RankViews::whole(Value value) const {
   if (!is_features && !op.is(rules::kNodeParameters)) {
     return {nullptr, 0, op.columns, op.stride(), dtype()};
   }
-  const ConstMatrixView& leaf = is_features ? state_.features : state_.node_parameters;
+  const ConstMatrixView& leaf = is_features ? state_.graph->features : state_.node_parameters;
   // No operation writes it.
   return {const_cast<void*>(leaf.data), leaf.rows, leaf.cols, leaf.stride, leaf.dtype};
 }
@@ -204,7 +217,7 @@ NormViews RankViews::norm(int number) const {
 
 std::span<const GlobalId> RankViews::ids() const {
   if (op().rows_of() == RowsOf::kPairs) return state_.pairs.ids;
-  if (call_rows() == Rows::kComputed) return state_.computed_halo->ids();
+  if (call_rows() == Rows::kComputed) return state_.graph->computed_halo->ids();
   return state_.rank.inner_ids.subspan(static_cast<std::size_t>(range().begin),
                                        static_cast<std::size_t>(range().size()));
 }
@@ -228,7 +241,7 @@ AttentionDropout RankViews::dropout_of_edges(const AttentionOptions& options) co
 }
 
 SparseOperator RankViews::matrix() const {
-  return op().rule->part == Part::kNone ? state_.operator_of(op()).matrix
+  return op().rule->part == Part::kNone ? state_.graph->operator_of(op()).matrix
                                         : operators().forward().matrix;
 }
 
@@ -240,12 +253,13 @@ SparseOperator RankViews::relations(Part part) const {
 }
 
 EdgeFeatureViews RankViews::edge_features() const {
-  return {state_.edge_features.span(), state_.mean_edge_features.span(),
-          state_.edge_features.matrix(), state_.mean_edge_features.matrix()};
+  const GraphState& graph = *state_.graph;
+  return {graph.edge_features.span(), graph.mean_edge_features.span(), graph.edge_features.matrix(),
+          graph.mean_edge_features.matrix()};
 }
 
 ComputedViews RankViews::computed() const {
-  const ComputedHalo& halo = *state_.computed_halo;
+  const ComputedHalo& halo = *state_.graph->computed_halo;
   return {halo.halo_rows(), halo.counting(), halo.factors(), halo.ranges()};
 }
 

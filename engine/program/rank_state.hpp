@@ -1,5 +1,5 @@
-// State of a rank for the programs of a model beside their values: parameters, norms, the
-// operators of its part of the graph, and what else operations read of the dataset.
+// State of a rank for the programs of a model beside their values: parameters and norms; and, of a
+// graph, its operators and what else operations read of the dataset.
 #pragma once
 
 #include <map>
@@ -25,6 +25,7 @@ struct NetworkOptions {
   Sharing sharing = Sharing::kPacked;  // of memory between values
   Arrival arrival = Arrival::kOff;     // kAuto: where messages are covered
   int equal_groups = 1;                // without arrival: of marginal rows; more than 1 in tests
+  bool trains = true;                  // false: evaluates this graph, and trains on others alone
   // Tests: fills the place of a value with NaN as soon as nothing needs it any more, in the order
   // of the queue.
   bool poisons_dead_values = false;
@@ -58,24 +59,21 @@ class EdgeFeatures {
   Tensor in_f64_;  // where parameters are
 };
 
-struct RankState {
+// A graph as operations read it.
+struct GraphState {
+  // Has nothing but rows.
+  explicit GraphState(std::int64_t inner) : shape({.rows = {.inner = inner}}) {}
   // For the model of this program of training. features [inner, F]: in the backend's memory, of
-  // type options.dtype; they, the rank and the graph must outlive it.
-  RankState(const Program& training, const NetworkOptions& options, const Rank& rank,
-            const LocalGraphView& graph, ConstMatrixView features);
-  // For a program of pairs of `inner` rows, and of rows of other ranks. The store must outlive it.
-  RankState(DType dtype, const Rank& rank, ParameterStore& parameters, std::int64_t inner);
-  // Takes memory, draws the parameters if they are its own, and asks other ranks for what computed
-  // rows need. Collective.
-  void allocate();
+  // type options.dtype; they and the graph must outlive it.
+  GraphState(const Program& training, const NetworkOptions& options, const Rank& rank,
+             const LocalGraphView& graph, ConstMatrixView features);
+  GraphState(const GraphState&) = delete;
+  GraphState& operator=(const GraphState&) = delete;
 
   // The operator that an aggregate multiplies with, and which rows travel for it.
   const DistributedOperator& operator_of(const Operation& aggregate) const;
 
-  const Rank& rank;
-  DType dtype;
-  ConstMatrixView features;
-  ConstMatrixView node_parameters = {};  // instead, where they are trained
+  ConstMatrixView features = {};
   MarginalGroups groups = {};
   std::optional<CoveredGraph> covered = {};
   CsrView in_edges = {};  // of the operators
@@ -88,10 +86,30 @@ struct RankState {
   EdgeFeatures mean_edge_features = {};
   NodeTypeRows node_types = {};                       // empty where nothing reads them
   std::map<bool, DegreeFactors> degree_factors = {};  // by whether nodes attend to themselves
-  PairViews pairs = {};                               // of a program of pairs: the block at hand
+};
+
+struct RankState {
+  // For the model of this program of training. features [inner, F]: in the backend's memory, of
+  // type options.dtype; they, the rank and the graph must outlive it.
+  RankState(const Program& training, const NetworkOptions& options, const Rank& rank,
+            const LocalGraphView& graph, ConstMatrixView features);
+  // For a program of pairs of `inner` rows, and of rows of other ranks. The store must outlive it.
+  RankState(DType dtype, const Rank& rank, ParameterStore& parameters, std::int64_t inner);
+  // With the parameters and norms of another state, which must outlive it, and no graph yet.
+  RankState(RankState& other, const Rank& rank);
+  // Takes memory, draws the parameters if they are its own, and asks other ranks for what computed
+  // rows need. Collective.
+  void allocate();
+
+  const Rank& rank;
+  DType dtype;
+  std::unique_ptr<GraphState> graph = {};
+  ConstMatrixView node_parameters = {};  // instead of features, where they are trained
+  PairViews pairs = {};                  // of a program of pairs: the block at hand
   std::unique_ptr<ParameterStore> own_parameters = {};
   ParameterStore& parameters;
-  std::vector<NormState> norms = {};
+  std::unique_ptr<std::vector<NormState>> own_norms = {};
+  std::vector<NormState>& norms;
 };
 
 // Views of one program's values and of the rank's state.
@@ -100,7 +118,7 @@ class RankViews final : public Views {
   // block: memory of the values, laid out by `layout`. All must outlive it.
   RankViews(const Program& program, const Layout& layout, RankState& state, MatrixView block,
             const Round& round)
-      : Views(program, state.shape, state.dtype),
+      : Views(program, state.graph->shape, state.dtype),
         layout_(layout),
         state_(state),
         block_(block),
@@ -128,10 +146,10 @@ class RankViews final : public Views {
   SparseOperator returned_sums() const override { return operators().halo_return()->sums(); }
   SparseOperator relations(Part part) const override;
   EdgeFeatureViews edge_features() const override;
-  const NodeTypeRows& node_types() const override { return state_.node_types; }
+  const NodeTypeRows& node_types() const override { return state_.graph->node_types; }
   ComputedViews computed() const override;
   DegreeViews degrees(bool with_self) const override {
-    return state_.degree_factors.at(with_self).views();
+    return state_.graph->degree_factors.at(with_self).views();
   }
   PairViews pairs() const override { return state_.pairs; }
 
@@ -140,7 +158,7 @@ class RankViews final : public Views {
     return layout_.places[static_cast<std::size_t>(value)];
   }
   const GraphOperators& operators() const {
-    return *state_.operators.at(op().messages.normalisation);
+    return *state_.graph->operators.at(op().messages.normalisation);
   }
   std::span<const GlobalId> ids() const;  // of the rows of the call
   RandomKey key(RandomStream stream, int site) const;
