@@ -86,6 +86,14 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
     floats += layer.forward_columns + layer.backward_columns;
   }
   report["floats_per_halo_row"] = floats;
+  if (options.blocks.any()) {
+    report["blocks"] = options.blocks.count;
+    report["block_kind"] = to_string(options.blocks.kind);
+  }
+  if (!samples.steps.empty()) {
+    report["steps"] = to_json(spread_of(samples.steps));
+    report["edges_kept"] = to_json(spread_of(samples.edges_kept));
+  }
   if (!samples.cut_ms.empty()) report["cut_ms"] = to_json(spread_of(samples.cut_ms));
   for (const auto& [phase, ms] : samples.phase_ms) {
     report["phases_ms"][phase] = to_json(spread_of(ms));
@@ -111,6 +119,11 @@ void print_report(const Json& report) {
   line("epoch", report.at("epoch_ms"));
   if (!report.at("exposed_comm_ms").is_null()) {
     line("exposed comm", report.at("exposed_comm_ms"));
+  }
+  if (report.contains("steps")) {
+    fmt::print("  {:.0f} steps per epoch, on {:.1f} % of the edges (median)\n",
+               report.at("steps").at("median").get<double>(),
+               100 * report.at("edges_kept").at("median").get<double>());
   }
   if (report.contains("cut_ms")) line("new cut", report.at("cut_ms"));
   if (report.contains("phases_ms")) {
@@ -190,6 +203,9 @@ void run_bench(const BenchArguments& arguments) {
     if (wanted.repartition_every > 0) {
       fail_option("--compare: its modes share one cut; leave out --repartition-every");
     }
+    if (wanted.blocks.any()) {
+      fail_option("--compare: its modes share one graph; leave out --blocks");
+    }
     if (!arguments.flags.plan.empty()) {
       fail_option("--compare: its modes replace what a plan says of bits; leave out --plan");
     }
@@ -229,7 +245,7 @@ void run_bench(const BenchArguments& arguments) {
     for (int k = 1; k <= arguments.profiled; ++k) {
       job.trainer().profile_epoch(warmup + arguments.epochs + k, profile);
     }
-    std::int64_t halo_bytes = job.trainer().network().halo_bytes_per_epoch();
+    std::int64_t halo_bytes = job.trainer().halo_bytes_per_epoch();
     transport.all_reduce(std::span(&halo_bytes, 1), {"byte formula"});
     if (options.spmm != SpmmWish::kOwn && !arguments.out.empty()) {
       save_calibration(transport, job.choices(), nullptr,

@@ -21,6 +21,10 @@ void Samples::add(const EpochResult& result) {
   if (result.replayed) ++replayed;
   if (!std::isnan(result.exposed_comm_ms)) exposed_ms.push_back(result.exposed_comm_ms);
   if (result.cut && result.cut->ms) cut_ms.push_back(*result.cut->ms);
+  if (result.blocks) {
+    steps.push_back(result.blocks->steps);
+    edges_kept.push_back(result.blocks->edges_kept);
+  }
   bytes.push_back(static_cast<double>(result.bytes_sent));
   for (const auto& [phase, ms] : result.phase_ms) phase_ms[phase].push_back(ms);
 }

@@ -24,9 +24,11 @@ struct Samples {
   std::vector<double> exposed_ms;
   std::vector<double> bytes;
   std::map<std::string, std::vector<double>> phase_ms;
-  std::vector<double> cut_ms;    // of cuts that these epochs began with
-  std::int64_t replayed = 0;     // of these epochs
-  std::int64_t allocations = 0;  // of the backend, in all of these epochs
+  std::vector<double> edges_kept;  // of epochs on blocks
+  std::vector<double> steps;       // the same
+  std::vector<double> cut_ms;      // of cuts that these epochs began with
+  std::int64_t replayed = 0;       // of these epochs
+  std::int64_t allocations = 0;    // of the backend, in all of these epochs
 
   void add(const EpochResult& result);
 };

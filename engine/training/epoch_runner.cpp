@@ -15,8 +15,9 @@ EpochRunner::EpochRunner(const Rank& rank, Network& network, Loss& loss, Optimiz
       state_(rank.backend, 1),
       host_state_(allocate_staging(rank.backend, sizeof(EpochState))) {}
 
-void EpochRunner::run(HaloExchange& exchange, const Round& round, bool may_replay) {
-  *static_cast<EpochState*>(host_state_.get()) = optimizer_.state_of(round.epoch);
+void EpochRunner::run(HaloExchange& exchange, const Round& round, std::int64_t step,
+                      bool may_replay) {
+  *static_cast<EpochState*>(host_state_.get()) = optimizer_.state_of(round.epoch, step);
   rank_.backend.copy(rank_.queue, state_.span().data(), host_state_.get(), sizeof(EpochState),
                      CopyKind::kHostToDevice);
   if (may_replay && recording_ != nullptr) {

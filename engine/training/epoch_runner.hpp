@@ -18,8 +18,8 @@ class EpochRunner {
   // needs the spans of the epoch. Collective.
   void prepare_replay(HaloExchange& exchange, const Round& round);
   // Forward, loss, backward, gradient all-reduce, step. On a device all of it is only queued.
-  // may_replay: as a replay of what is recorded, if anything is. Collective.
-  void run(HaloExchange& exchange, const Round& round, bool may_replay);
+  // may_replay: as a replay of what is recorded, if anything is. step: see Optimizer. Collective.
+  void run(HaloExchange& exchange, const Round& round, std::int64_t step, bool may_replay);
 
   // True once epochs are replayed.
   bool replays() const { return recording_ != nullptr; }

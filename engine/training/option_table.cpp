@@ -101,6 +101,34 @@ OptionTable<OptimizerConfig> schedule_options() {
   };
 }
 
+Table block_options() {
+  const auto any = [](const TrainOptions& options) { return options.blocks.any(); };
+  return {
+      {.name = "blocks",
+       .group = "Optimizer",
+       .help = "Deal the nodes to B blocks in each epoch and make a step on each one, on the edges "
+               "inside of it; 0: one step on the whole graph",
+       .value = TrainRow::number(ATOLL_FIELD(blocks.count), 0, kMostBlocks),
+       .recorded = any,
+       .plan = PlanRole::kFixes},
+      {.name = "block-kind",
+       .group = "Optimizer",
+       .help = "--blocks: deal communities, which have few edges between them, or nodes one by one "
+               "(random)",
+       .value = TrainRow::name_of(ATOLL_FIELD(blocks.kind),
+                                  {BlockKind::kCommunities, BlockKind::kRandom}),
+       .recorded = any,
+       .plan = PlanRole::kFixes},
+      {.name = "blocks-until",
+       .group = "Optimizer",
+       .help = "--blocks: the last epoch on blocks, after which steps are on the whole graph; 0: "
+               "there is none",
+       .value = TrainRow::number(ATOLL_FIELD(blocks.until), 0, 10000000),
+       .recorded = any,
+       .plan = PlanRole::kFixes},
+  };
+}
+
 Table message_options() {
   const auto takes_bits = [](const TrainOptions& options) {
     return exchange_mode(options.exchange).takes_bits();
@@ -302,6 +330,7 @@ Table make_table() {
   append_inside(table, model_options(), ATOLL_FIELD(model));
   append_inside(table, optimizer_options(), ATOLL_FIELD(optimizer));
   append_inside(table, loss_options(), ATOLL_FIELD(loss));
+  for (TrainRow& row : block_options()) table.push_back(std::move(row));
   table.push_back({.name = "seed",
                    .group = "Optimizer",
                    .help = "Seed of weights and dropout",

@@ -5,6 +5,62 @@
 
 namespace atl {
 
+namespace {
+
+// Blocks are made anew all the time, and their messages with them.
+void check_blocks(const TrainOptions& options) {
+  const BlockOptions& blocks = options.blocks;
+  if (!blocks.any()) {
+    if (blocks.until > 0) {
+      fail_option("--blocks-until {}: found without --blocks; allowed with --blocks 2 or more",
+                  blocks.until);
+    }
+    if (blocks.kind != BlockOptions().kind) {
+      fail_option("--block-kind {}: found without --blocks; allowed with --blocks 2 or more",
+                  to_string(blocks.kind));
+    }
+    return;
+  }
+  const std::string found = fmt::format("--blocks {}", blocks.count);
+  if (blocks.count == 1) {
+    fail_option("{}: one block is the whole graph; allowed are 2 to {}, or 0", found, kMostBlocks);
+  }
+  const ExchangeOptions exchange = options.exchange_options();
+  const ExchangeMode& mode = exchange_mode(exchange.mode);
+  if (mode.sent != MessagesSent::kNone && !exchange.is_plain()) {
+    fail_option(
+        "{}: --exchange {}{} found, which keeps rows from one epoch to the next or leaves some "
+        "out; allowed are exact, none, and quantized and one-bit with the same --bits for all "
+        "messages of a layer",
+        found, mode.name, exchange.pipelined() ? ", pipelined," : "");
+  }
+  const BitChoice& bits = options.message_bits.bits;
+  if (mode.takes_bits() && bits.by != BitChoice::By::kFixed) {
+    fail_option(
+        "{}: --exchange {} with --bits {} found, which gives each message a width of its own, and "
+        "messages are others in every step; allowed are 1, 2, 4, 8, 16, 32, or a width per layer "
+        "as in 8,4,32",
+        found, mode.name, to_string(bits));
+  }
+  const auto refuse = [&](bool is_given, const char* option, const char* why, const char* allowed) {
+    if (is_given) fail_option("{}: {} found, {}; {}", found, option, why, allowed);
+  };
+  const char* const without = "allowed without it";
+  refuse(options.repartition_every > 0, "--repartition-every",
+         "whose cuts are made of parts, and blocks of all of the graph", without);
+  refuse(options.model.recompute_all || options.model.recomputation.any(), "--recompute all",
+         "which sends rows once that are others in every block", "allowed is none");
+  refuse(!options.model.memory.empty(), "--memory",
+         "which says what may be kept of the whole graph's values", without);
+  refuse(options.model.trains_nodes(), "--features trained",
+         "whose trained rows would take steps while they are in other blocks", without);
+  refuse(options.trace, "--trace", "and a trace shows one graph", without);
+  refuse(options.cuda_graph == GraphReplay::kOn, "--cuda-graph on",
+         "and no step is like the one before", "allowed are auto and off");
+}
+
+}  // namespace
+
 void check_options(const TrainOptions& options) {
   check_model_options(options.model);
   const BitChoice& bits = options.message_bits.bits;
@@ -15,6 +71,7 @@ void check_options(const TrainOptions& options) {
   }
   const ExchangeOptions exchange = options.exchange_options();
   check_exchange(exchange);
+  check_blocks(options);
   const bool takes_bits = exchange_mode(exchange.mode).takes_bits();
   if (options.repartition_every > 0 && exchange_mode(exchange.mode).sent != MessagesSent::kNone) {
     fail_option(

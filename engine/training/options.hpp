@@ -7,6 +7,7 @@
 #include "engine/exchange/halo_exchange.hpp"
 #include "engine/models/model.hpp"
 #include "engine/program/optimizer.hpp"
+#include "engine/training/block_options.hpp"
 #include "engine/training/loss_options.hpp"
 #include "kernels/kernel_choices.hpp"
 #include "partition/sum_route.hpp"
@@ -28,6 +29,7 @@ struct TrainOptions {
   ModelConfig model;          // features and outputs are those of the dataset
   OptimizerConfig optimizer;  // its `epochs` is the length of the run
   LossOptions loss;
+  BlockOptions blocks;
   std::uint64_t seed = 1;
   std::filesystem::path init;  // weights to begin with, see initial_weights(); empty: by the seed
   std::int64_t split_index = 0;

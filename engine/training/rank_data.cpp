@@ -110,6 +110,28 @@ double RankData::loss_total(Split split) const {
   return total;
 }
 
+double RankData::loss_weight(LocalId row) const {
+  const auto i = static_cast<std::size_t>(to_index(row));
+  const auto outputs = static_cast<std::size_t>(outputs_);
+  const auto weight_of = [&](std::size_t label) {
+    return host_class_weights_.empty() ? 1.0 : static_cast<double>(host_class_weights_[label]);
+  };
+  if (dataset_.task == Task::kRegression) {
+    const auto numbers = host_numbers_.subspan(i * outputs, outputs);
+    return static_cast<double>(
+        std::ranges::count_if(numbers, [](float number) { return !std::isnan(number); }));
+  }
+  if (dataset_.task != Task::kMultiLabel) {
+    return host_labels_[i] < 0 ? 0 : weight_of(static_cast<std::size_t>(host_labels_[i]));
+  }
+  double weight = 0;
+  for (std::size_t c = 0; c < outputs; ++c) {
+    const std::uint8_t label = host_multi_labels_[i * outputs + c];
+    if (label <= 1) weight += weight_of(2 * c + label);
+  }
+  return weight;
+}
+
 std::int64_t RankData::bytes() const {
   const auto matrix_bytes = [](const LocalMatrixView& matrix) {
     return static_cast<std::int64_t>(matrix.csr.row_ptr.size_bytes() +

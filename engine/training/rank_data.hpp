@@ -6,6 +6,7 @@
 #include "datasets/shard.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/program/loss.hpp"
+#include "engine/training/block_dealing.hpp"
 #include "engine/training/label_spread.hpp"
 #include "engine/training/link_share.hpp"
 #include "engine/training/loss_options.hpp"
@@ -56,12 +57,19 @@ class RankData {
   const LinkShare* links() const { return links_ ? &*links_ : nullptr; }
   void set_links(LinkShare links) { links_ = std::move(links); }
 
+  // How nodes are dealt to blocks, once it was given; else null: training is on the whole graph.
+  const BlockDealing* dealing() const { return dealing_ ? &*dealing_ : nullptr; }
+  void set_dealing(BlockDealing dealing) { dealing_ = std::move(dealing); }
+
   // Weights of the inner nodes in the loss of training, once they were given; else empty: all 1.
   const std::vector<float>& node_weights() const { return node_weights_; }
   void set_node_weights(std::vector<float> weights) { node_weights_ = std::move(weights); }
 
   // Rows of this rank in a split that have a label.
   std::vector<LocalId> labelled_rows(Split split) const;
+
+  // The share of an inner node in loss_total(): its labels, or their weights.
+  double loss_weight(LocalId row) const;
 
   bool labelled() const { return dataset_.classes > 0 && dataset_.splits > 0; }
 
@@ -91,6 +99,7 @@ class RankData {
   LossTargets targets_;
   std::int64_t outputs_ = 0;
   std::optional<LinkShare> links_;
+  std::optional<BlockDealing> dealing_;
   std::vector<float> node_weights_;
 };
 

@@ -39,6 +39,15 @@ void check_repartition(const TrainOptions& train, const PartitionOptions& partit
       to_string(task));
 }
 
+void check_blocks_of(const TrainOptions& train, Task task) {
+  if (!train.blocks.any() || task != Task::kLinkPrediction) return;
+  fail_option(
+      "--blocks {}: the task is {}, whose edges to be predicted lie across blocks; allowed with "
+      "the "
+      "other tasks",
+      train.blocks.count, to_string(task));
+}
+
 // Rank 0 makes the partition if it is not there; then every rank opens its own shard. One rank
 // alone needs none on disk. `quality` becomes the partition's quality.json on rank 0.
 Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_folder,
@@ -55,6 +64,7 @@ Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_f
       dataset.require_trainable(train.split_index, train.model.trains_nodes());
       check_loss_options(train.loss, dataset.info().task);
       check_decoder(train.model, dataset.info().task);
+      check_blocks_of(train, dataset.info().task);
       if (train.repartition_every > 0) check_repartition(train, options, dataset.info().task);
     } else {
       dataset.require_predictable(train.split_index, train.model.trains_nodes());
@@ -124,6 +134,12 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
       fail_option("--dtype {}: backend {} has no such storage; allowed there are f32, bf16",
                   to_string(options.model.dtype), backend_->name());
     }
+    if (options.blocks.any() && !backend_->host_accessible()) {
+      fail_option(
+          "--blocks {}: backend {} found, and blocks are made on the host; allowed are cpu "
+          "and reference",
+          options.blocks.count, backend_->name());
+    }
     bytes_at_start_ = backend_->available_bytes();
     queue_ = backend_->make_queue();
   });
@@ -163,6 +179,10 @@ void RankJob::prepare(std::int64_t model_outputs) {
     if (data_->dataset().task == Task::kLinkPrediction) {
       data_->set_links(
           LinkShare::read(transport_, dataset_, data_->graph().inner_ids, data_->dataset().nodes));
+    }
+    if (options_.blocks.any() && model_outputs == 0) {
+      data_->set_dealing(
+          BlockDealing(transport_, dataset_, data_->graph(), options_.blocks, options_.seed));
     }
     if (options_.coverage_weights && repartition_ != nullptr) {
       data_->set_node_weights(repartition_->coverage(data_->graph()));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/parallel.hpp"
 #include "datasets/shard.hpp"
 #include "engine/training/repartition.hpp"
 #include "engine/training/trainer.hpp"
@@ -28,6 +29,7 @@ class RankJob {
   // Enters the epoch and runs it: see Trainer. Collective.
   EpochResult run_epoch(int epoch, const std::function<EpochWishes()>& wishes = {}) {
     enter_epoch(epoch);
+    const ParallelThreads threads(threads_);
     EpochResult result = trainer_->run_epoch(epoch, wishes);
     result.cut = cut_;
     return result;

@@ -128,6 +128,10 @@ std::string metrics_line(const EpochResult& result, const Metrics* metrics) {
     line["edges_inside"] = result.cut->edges_inside;
     if (result.cut->ms) line["cut_ms"] = *result.cut->ms;
   }
+  if (result.blocks) {
+    line["steps"] = result.blocks->steps;
+    line["edges_kept"] = result.blocks->edges_kept;
+  }
   return line.dump();
 }
 

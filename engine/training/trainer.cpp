@@ -60,7 +60,8 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
                {.dtype = model_.dtype,
                 .recomputation = model_.recomputation,
                 .covers_messages = covers_messages(model_, model_program(model_, Pass::kTraining)),
-                .arrival = options.arrival},
+                .arrival = options.arrival,
+                .trains = data.dealing() == nullptr || !options.blocks.only()},
                rank_, data.graph(), data.features()),
       metric_(chosen_metric(options.loss, data.dataset().task)),
       loss_(make_loss()),
@@ -72,6 +73,9 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
   }
   exchange_->keep_alive(network_.memory());
   eval_exchange_->keep_alive(network_.memory());
+  if (data.dealing() != nullptr) {
+    blocks_ = std::make_unique<BlockTraining>(options, data, rank_, network_, optimizer_);
+  }
   trace_.use_clock(clock_.get());
 }
 
@@ -103,18 +107,14 @@ Round Trainer::round(int epoch, bool training) {
   return {.epoch = epoch, .training = training, .overlap = overlap_, .state = runner_.state()};
 }
 
-EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wishes) {
-  // The first epoch reads mapped files, whose disks may be slower than the timeout allows.
-  std::optional<HeartbeatScope> scope;
-  if (runner_.epochs_run() == 0) scope.emplace(rank_.transport, OperationLabel{"first epoch"});
-  const double start_us = trace_.now_us();
+EpochResult Trainer::run_whole_graph(int epoch) {
   const Round round = this->round(epoch, /*training=*/true);
   // Who looks at a trace or a profile needs the spans of each epoch.
   const bool may_replay = !options_.trace && !profiling_;
   if (may_replay) runner_.prepare_replay(*exchange_, round);
   trace_.clear();
   const std::int64_t bytes_before = rank_.bytes_sent();
-  runner_.run(*exchange_, round, may_replay);
+  runner_.run(*exchange_, round, options_.blocks.steps_through(epoch), may_replay);
   rank_.reducer.synchronize();
 
   EpochResult result;
@@ -123,10 +123,34 @@ EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wi
   trace_.resolve();
   result.exchange = exchange_->end_epoch(round);
   if (exchange_->settled_epochs(epoch) == 1) runner_.forget_recording();
-  result.epoch_ms = (trace_.now_us() - start_us) / 1000;
-  record_whole("epoch", epoch, start_us);
   result.bytes_sent = rank_.bytes_sent() - bytes_before;
   result.loss = loss_->local_sum();
+  return result;
+}
+
+EpochResult Trainer::run_blocks(int epoch) {
+  runner_.set_forward_done(false);  // the memory of the whole graph's values is used
+  trace_.clear();
+  EpochResult result;
+  result.epoch = epoch;
+  const std::int64_t bytes_before = rank_.bytes_sent();
+  const BlockEpoch trained = blocks_->run_epoch(epoch, overlap_);
+  trace_.resolve();
+  result.bytes_sent = rank_.bytes_sent() - bytes_before;
+  result.loss = trained.loss;
+  result.blocks = BlockRecord{.steps = trained.steps, .edges = trained.edges};
+  return result;
+}
+
+EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wishes) {
+  // The first epoch reads mapped files, whose disks may be slower than the timeout allows.
+  std::optional<HeartbeatScope> scope;
+  if (epochs_run() == 0) scope.emplace(rank_.transport, OperationLabel{"first epoch"});
+  const double start_us = trace_.now_us();
+  const bool on_blocks = blocks_ != nullptr && options_.blocks.train(epoch);
+  EpochResult result = on_blocks ? run_blocks(epoch) : run_whole_graph(epoch);
+  result.epoch_ms = (trace_.now_us() - start_us) / 1000;
+  record_whole("epoch", epoch, start_us);
   if (wishes) result.wishes = wishes();
   share_result(result);
   return result;
@@ -179,18 +203,25 @@ void Trainer::share_result(EpochResult& result) {
   // One small sum carries what is summed and, in a slot per rank, what is compared.
   const auto size = static_cast<std::size_t>(rank_.transport.size());
   const auto rank = static_cast<std::size_t>(rank_.transport.rank());
-  std::vector<double> shared(3 + 2 * size, 0.0);
-  const std::span<double> times = std::span(shared).subspan(3, size);
-  const std::span<double> wishes = std::span(shared).subspan(3 + size, size);
+  constexpr std::size_t kSums = 4;
+  std::vector<double> shared(kSums + 2 * size, 0.0);
+  const std::span<double> times = std::span(shared).subspan(kSums, size);
+  const std::span<double> wishes = std::span(shared).subspan(kSums + size, size);
   shared[0] = static_cast<double>(result.bytes_sent);
   shared[1] = result.exposed_comm_ms;
   shared[2] = result.loss;
+  shared[3] = result.blocks ? static_cast<double>(result.blocks->edges) : 0;
   times[rank] = result.epoch_ms;
   wishes[rank] = as_number(result.wishes);
   rank_.transport.all_reduce(std::span(shared), {"epoch report", "", -1, result.epoch});
   result.bytes_sent = static_cast<std::int64_t>(shared[0]);
   result.exposed_comm_ms = shared[1] / static_cast<double>(size);
   result.loss = shared[2] / loss_->total();
+  if (result.blocks) {
+    const std::int64_t all = std::max<std::int64_t>(data_.dataset().edges, 1);
+    result.blocks->edges = static_cast<std::int64_t>(shared[3]);
+    result.blocks->edges_kept = shared[3] / static_cast<double>(all);
+  }
   result.epoch_ms = *std::ranges::max_element(times);
   for (const double wish : wishes) add_wishes(wish, result.wishes);
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/training/block_training.hpp"
 #include "engine/training/epoch_profile.hpp"
 #include "engine/training/epoch_runner.hpp"
 #include "engine/training/evaluation_loss.hpp"
@@ -31,6 +32,13 @@ struct CutRecord {
   std::optional<double> ms;  // to make it, slowest rank; none: it was there
 };
 
+// The steps of an epoch on blocks.
+struct BlockRecord {
+  int steps = 0;           // those of blocks without training nodes are left out
+  std::int64_t edges = 0;  // that lie inside of these blocks
+  double edges_kept = 0;   // their share of the graph's edges
+};
+
 // Costs and results of one epoch.
 struct EpochResult {
   int epoch = 0;
@@ -43,6 +51,7 @@ struct EpochResult {
   std::map<std::string, double> phase_ms;  // this rank, by span name
   std::optional<ExchangeReport> exchange;  // how messages travel; none: as before
   std::optional<CutRecord> cut;            // with --repartition-every
+  std::optional<BlockRecord> blocks;       // where it was trained on these
   EpochWishes wishes;                      // of any rank
 };
 
@@ -59,20 +68,23 @@ class Trainer {
         NodeWeightedLoss::bytes(std::ssize(data_.node_weights()), data_.outputs(), model_.dtype);
     return network_.bytes() + network_.buffer_bytes(*exchange_, *eval_exchange_) +
            (links_ != nullptr ? links_->bytes()
-                              : EvaluationLoss::bytes(data_, model_.dtype) + weighted);
+                              : EvaluationLoss::bytes(data_, model_.dtype) + weighted) +
+           (blocks_ != nullptr ? blocks_->bytes() : 0);
   }
   // Bytes of what training can't do without: features, graph, activations that backward reads.
   std::int64_t bytes_held() const {
-    return data_.bytes() + network_.covered_bytes() + network_.activation_bytes();
+    return data_.bytes() + network_.covered_bytes() +
+           (trains_on_blocks_alone() ? blocks_->activation_bytes() : network_.activation_bytes());
   }
   // Collective.
   void allocate() {
     network_.allocate();
     if (links_ != nullptr) links_->allocate();
+    if (blocks_ != nullptr) blocks_->allocate();
   }
 
-  // Forward, loss, backward, gradient all-reduce, step. epoch is 1-based. `wishes` of this rank are
-  // asked for when all that is done. Collective.
+  // Forward, loss, backward, gradient all-reduce, step; on blocks, all of this for each of them.
+  // epoch is 1-based. `wishes` of this rank are asked for when all that is done. Collective.
   EpochResult run_epoch(int epoch, const std::function<EpochWishes()>& wishes = {});
   // The same, never replayed; adds what the operations and phases of this rank cost.
   EpochResult profile_epoch(int epoch, EpochProfile& profile);
@@ -122,6 +134,10 @@ class Trainer {
   const ModelConfig& model() const { return model_; }
   const RankData& data() const { return data_; }
   bool sends_exactly() const { return exchange_->is_exact(); }
+  // This rank's in an epoch of training, by formula; on blocks, in the last one.
+  std::int64_t halo_bytes_per_epoch() const {
+    return trains_on_blocks_alone() ? blocks_->halo_bytes() : network_.halo_bytes_per_epoch();
+  }
   TraceRecorder& trace() { return trace_; }
   const std::vector<TraceSpan>& all_spans() const { return kept_spans_; }
   const Rank& rank() const { return rank_; }
@@ -132,6 +148,13 @@ class Trainer {
 
  private:
   std::unique_ptr<Loss> make_loss();
+  bool trains_on_blocks_alone() const { return blocks_ != nullptr && options_.blocks.only(); }
+  // Neither of them asks for wishes, nor shares the result.
+  EpochResult run_whole_graph(int epoch);
+  EpochResult run_blocks(int epoch);
+  int epochs_run() const {
+    return runner_.epochs_run() + (blocks_ != nullptr ? blocks_->epochs_run() : 0);
+  }
   double exposed_ms(const EpochResult& result) const;
   void share_result(EpochResult& result);
   // A span around all others since start_us, on a lane of its own.
@@ -156,6 +179,7 @@ class Trainer {
   std::unique_ptr<EvaluationLoss> valid_loss_;  // from the first evaluation on; not of links
   Optimizer optimizer_;
   EpochRunner runner_;
+  std::unique_ptr<BlockTraining> blocks_;  // null: training is on the whole graph
   bool profiling_ = false;
   std::vector<TraceSpan> kept_spans_;  // of all epochs, with --trace
 };

@@ -30,6 +30,7 @@ KEEPING = {
     "unified": ["--exchange", "unified", "--drift-limit", "1000"],
     "one-bit": ["--exchange", "one-bit", "--schedule", "pipelined", "--synchronous-every", "10"],
     "repartitioned": ["--exchange", "none", "--repartition-every", "3", "--coverage-weights", "on"],
+    "blocks": ["--blocks", "3", "--blocks-until", "150", "--bits", "8"],
 }
 TRANSPORTS = ("mpi", "local")
 NAMES = [(model, exchange, transport) for model in MODELS for exchange in EXCHANGES

@@ -1,0 +1,70 @@
+#include "engine/training/block_dealing.hpp"
+
+#include "base/philox.hpp"
+#include "datasets/community_folder.hpp"
+#include "engine/training/agreement.hpp"
+#include "partition/dealing.hpp"
+
+namespace atl {
+
+namespace {
+
+// Few: a block keeps many of its edges. Many: blocks weigh the same, and are others in every epoch.
+constexpr int kCommunitiesPerBlock = 32;
+// A layer of the stream of partitioners, as those of DealtTo.
+constexpr std::uint8_t kNodesOneByOne = 2;
+
+const OperationLabel kOfCommunities{"the communities of the graph"};
+
+}  // namespace
+
+const char* to_string(BlockKind kind) {
+  return kind == BlockKind::kCommunities ? "communities" : "random";
+}
+
+BlockDealing::BlockDealing(Transport& transport, const std::filesystem::path& dataset,
+                           const LocalGraphView& part, const BlockOptions& options,
+                           std::uint64_t seed)
+    : part_(part), options_(options), seed_(seed) {
+  const std::int64_t nodes = part.global_nodes;
+  on_all_ranks(transport, [&] {
+    if (options.count <= nodes) return;
+    fail_option("--blocks {}: the dataset has {} nodes; allowed are 2 to {}, or 0", options.count,
+                nodes, std::min<std::int64_t>(nodes, kMostBlocks));
+  });
+  if (options.kind != BlockKind::kCommunities) return;
+  per_block_ = clusters_per_part(nodes, options.count, kCommunitiesPerBlock);
+  std::vector<std::int32_t> community_of;
+  const auto find = [&] {
+    if (transport.rank() != 0) return;
+    community_of = ensure_communities(Dataset::open(dataset), options.count * per_block_);
+  };
+  on_all_ranks(transport, find, kOfCommunities);
+  community_of.resize(static_cast<std::size_t>(nodes));
+  transport.broadcast(std::as_writable_bytes(std::span(community_of)), 0, kOfCommunities);
+  communities_ = number_nodes(part, [&](GlobalId id) { return community_of[to_index(id)]; });
+}
+
+NodeNumbers BlockDealing::of_epoch(int epoch) const {
+  if (options_.kind == BlockKind::kRandom) {
+    const RandomKey key{seed_, RandomStream::kPartition, kNodesOneByOne,
+                        static_cast<std::uint32_t>(epoch)};
+    const auto blocks = static_cast<std::uint64_t>(options_.count);
+    return number_nodes(part_, [&](GlobalId id) {
+      const std::uint64_t bits = random_bits(key, static_cast<std::uint64_t>(to_index(id)), 0);
+      return static_cast<std::int32_t>((bits * blocks) >> 32U);
+    });
+  }
+  const std::vector<std::int32_t> block_of =
+      deal_clusters(options_.count, per_block_, seed_, DealtTo::kBlocks, epoch);
+  const auto blocks_of = [&](const std::vector<std::int32_t>& communities) {
+    std::vector<std::int32_t> blocks(communities.size());
+    parallel_for(std::ssize(blocks), 4096,
+                 [&](std::int64_t i) { blocks[i] = block_of[communities[i]]; });
+    return blocks;
+  };
+  return {blocks_of(communities_.inner), blocks_of(communities_.forward_halo),
+          blocks_of(communities_.backward_halo)};
+}
+
+}  // namespace atl

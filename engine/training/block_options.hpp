@@ -1,0 +1,33 @@
+// Options of training on blocks of the graph, one after the other, in place of all of it at once
+// (docs/blocks.md).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace atl {
+
+// The nodes that stay together when they are dealt to blocks.
+enum class BlockKind : std::uint8_t { kCommunities, kRandom };
+const char* to_string(BlockKind kind);  // "communities", "random"
+
+inline constexpr int kMostBlocks = 4096;
+
+struct BlockOptions {
+  int count = 0;  // that an epoch deals the nodes to; 0: its one step is on the whole graph
+  BlockKind kind = BlockKind::kCommunities;
+  int until = 0;  // the last epoch that does; 0: there is none
+
+  bool any() const { return count > 0; }
+  bool train(int epoch) const { return any() && (until == 0 || epoch <= until); }
+  // Whether the whole graph is for evaluation alone.
+  bool only() const { return any() && until == 0; }
+  // Steps of the optimizer up to the end of an epoch, also those that a block without training
+  // nodes leaves out: a function of the epoch, so that nothing need be kept of it.
+  std::int64_t steps_through(int epoch) const {
+    const std::int64_t on_blocks = !any() ? 0 : until == 0 ? epoch : std::min(epoch, until);
+    return on_blocks * count + (epoch - on_blocks);
+  }
+};
+
+}  // namespace atl

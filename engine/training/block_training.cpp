@@ -1,0 +1,184 @@
+#include "engine/training/block_training.hpp"
+
+#include <algorithm>
+
+#include "engine/training/block_dealing.hpp"
+
+namespace atl {
+
+namespace {
+
+// Blocks of so many epochs say how much memory one needs; a larger one that comes later takes more.
+constexpr int kEpochsLookedAt = 8;
+
+std::vector<std::int64_t> count_of(std::span<const std::int32_t> block_of, int blocks) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(blocks), 0);
+  for (const std::int32_t block : block_of) ++counts[block];
+  return counts;
+}
+
+template <typename T>
+std::span<const T> take(std::span<const T> from, std::int64_t columns,
+                        std::span<const LocalId> rows, std::vector<T>& to) {
+  if (from.empty()) return {};
+  to.resize(rows.size() * static_cast<std::size_t>(columns));
+  parallel_for(std::ssize(rows), 4096, [&](std::int64_t i) {
+    std::copy_n(from.begin() + to_index(rows[i]) * columns, columns, to.begin() + i * columns);
+  });
+  return to;
+}
+
+std::vector<double> weights_of_rows(const RankData& data) {
+  std::vector<double> weights(data.inner_ids().size(), 0.0);
+  for (const LocalId row : data.labelled_rows(Split::kTrain)) {
+    weights[to_index(row)] = data.loss_weight(row);
+  }
+  return weights;
+}
+
+}  // namespace
+
+BlockTraining::BlockTraining(const TrainOptions& options, const RankData& data, const Rank& rank,
+                             Network& whole, Optimizer& optimizer)
+    : options_(options),
+      data_(data),
+      rank_(rank),
+      optimizer_(optimizer),
+      network_(whole, rank_),
+      exchange_(make_exchange(options.exchange_options(), rank_)),
+      blocks_(data.graph()),
+      weight_of_row_(weights_of_rows(data)),
+      most_(most_rows()),
+      features_(most_.inner, data.features().cols, data.features().dtype),
+      state_(rank.backend, 1) {
+  network_.reserve(most_);
+}
+
+RankRows BlockTraining::most_rows() const {
+  const LocalGraphView& part = data_.graph();
+  const int blocks = data_.dealing()->blocks();
+  RankRows most;
+  const int last = std::min(options_.optimizer.epochs, kEpochsLookedAt);
+  for (int epoch = 1; epoch <= last; ++epoch) {
+    const NodeNumbers block_of = data_.dealing()->of_epoch(epoch);
+    std::vector<std::int64_t> edges(static_cast<std::size_t>(blocks), 0);
+    std::vector<std::int64_t> sent(edges);
+    for (std::size_t i = 0; i < block_of.inner.size(); ++i) {
+      edges[block_of.inner[i]] += std::ssize(part.forward.csr.row(static_cast<std::int64_t>(i)));
+    }
+    for (const LocalId row : part.forward.halo.send_rows) ++sent[block_of.inner[to_index(row)]];
+    const auto raise = [&](std::int64_t& to, const std::vector<std::int64_t>& counts) {
+      to = std::max(to, std::ranges::max(counts));
+    };
+    const auto& backward_halo = part.symmetric ? block_of.forward_halo : block_of.backward_halo;
+    raise(most.inner, count_of(block_of.inner, blocks));
+    raise(most.forward_halo, count_of(block_of.forward_halo, blocks));
+    raise(most.backward_halo, count_of(backward_halo, blocks));
+    raise(most.returned, sent);
+    raise(most.edges, edges);
+  }
+  return most;
+}
+
+std::int64_t BlockTraining::bytes() const {
+  const LocalGraphView& part = data_.graph();
+  const bool weighted = !part.forward.csr.values.empty();
+  const std::int64_t per_edge =
+      (part.symmetric ? 1 : 2) *
+      static_cast<std::int64_t>(sizeof(std::int32_t) + (weighted ? sizeof(float) : 0));
+  // Row pointers, splits, ids, degrees, factors, and the block of each node.
+  constexpr std::int64_t kPerRow = 96;
+  return features_.bytes() + most_.edges * per_edge + most_.inner * kPerRow +
+         part.inner() * static_cast<std::int64_t>(2 * sizeof(std::int32_t) + sizeof(double));
+}
+
+void BlockTraining::allocate() {
+  features_.allocate(rank_.backend);
+  network_.allocate();
+}
+
+BlockTraining::Totals BlockTraining::count(int epoch) {
+  const int blocks = data_.dealing()->blocks();
+  blocks_.deal(blocks, data_.dealing()->of_epoch(epoch));
+  const auto size = static_cast<std::size_t>(blocks);
+  std::vector<double> counts(2 * size, 0.0);
+  for (int block = 0; block < blocks; ++block) {
+    const std::span<const std::int32_t> rows = blocks_.rows(block);
+    counts[block] = static_cast<double>(rows.size());
+    for (const std::int32_t row : rows) counts[size + block] += weight_of_row_[row];
+  }
+  rank_.transport.all_reduce(std::span(counts), {"nodes of blocks", "", -1, epoch});
+  const auto half = counts.begin() + blocks;
+  return {{counts.begin(), half}, {half, counts.end()}};
+}
+
+BlockEpoch BlockTraining::run_epoch(int epoch, bool overlap) {
+  const Round round{.epoch = epoch, .overlap = overlap, .state = state_.span().data()};
+  BlockEpoch result;
+  const Totals totals = [&] {
+    const ScopedSpan span(rank_.trace, "next block", {epoch, -1, -1, -1});
+    return count(epoch);
+  }();
+  halo_bytes_ = 0;
+  const std::int64_t before = options_.blocks.steps_through(epoch - 1);
+  for (int block = 0; block < data_.dealing()->blocks(); ++block) {
+    // No gradient would come of it, on no rank.
+    if (totals.weight[block] == 0) continue;
+    {
+      const ScopedSpan span(rank_.trace, "next block", {epoch, -1, -1, -1});
+      enter(block, static_cast<std::int64_t>(totals.nodes[block]));
+    }
+    const EpochState state = optimizer_.state_of(epoch, before + block + 1);
+    state_.upload(rank_.backend, rank_.queue, std::span(&state, 1));
+    step(round, totals.weight[block], result);
+  }
+  ++epochs_run_;
+  return result;
+}
+
+void BlockTraining::enter(int block, std::int64_t nodes) {
+  // Widths, and places in packets, are those of the messages of one graph.
+  if (!exchange_->is_exact()) exchange_.reset();
+  blocks_.extract(block, block_);
+  inner_ids_ = {rank_.backend, rank_.queue, std::span<const GlobalId>(block_.graph.inner_ids)};
+  rank_.inner_ids = inner_ids_.span();
+  rank_.nodes = nodes;
+  const ConstMatrixView all = data_.features();
+  const std::int64_t inner = block_.inner();
+  if (inner > features_.rows()) {
+    features_ = Tensor(rank_.backend, inner + inner / 8, all.cols, all.dtype);
+  }
+  const MatrixView features = features_.reshaped(inner, all.cols);
+  rank_.backend.run(rank_.queue, kernels::GatherRows{all, block_.rows, {}, features});
+  network_.enter(block_.graph.view(), features);
+  if (exchange_ == nullptr) exchange_ = make_exchange(options_.exchange_options(), rank_);
+  exchange_->keep_alive(network_.memory());
+}
+
+LossTargets BlockTraining::take_targets() {
+  const std::span<const LocalId> rows = block_.rows;
+  targets_.rows.clear();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (weight_of_row_[to_index(rows[i])] > 0) targets_.rows.push_back(static_cast<LocalId>(i));
+  }
+  LossTargets targets = data_.targets();
+  targets.labels = take(targets.labels, 1, rows, targets_.labels);
+  targets.multi_labels = take(targets.multi_labels, data_.outputs(), rows, targets_.multi_labels);
+  targets.numbers = take(targets.numbers, data_.outputs(), rows, targets_.numbers);
+  targets.rows = targets_.rows;
+  return targets;
+}
+
+void BlockTraining::step(const Round& round, double weight, BlockEpoch& result) {
+  Loss loss(rank_.backend, take_targets(), weight);
+  network_.run_forward(*exchange_, round);
+  network_.run_backward(*exchange_, round, loss);
+  network_.run_step(round, optimizer_);
+  rank_.reducer.synchronize();
+  result.loss += loss.local_sum();
+  result.edges += std::ssize(block_.graph.forward.csr.col_idx);
+  ++result.steps;
+  halo_bytes_ += network_.halo_bytes_per_epoch();
+}
+
+}  // namespace atl

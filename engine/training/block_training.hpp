@@ -1,0 +1,82 @@
+// Trains one rank's part of a model on blocks of the graph: the epoch deals all nodes to them, and
+// each of them is a step, on the subgraph that it induces over all ranks (docs/blocks.md).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/program/network.hpp"
+#include "engine/training/options.hpp"
+#include "engine/training/rank_data.hpp"
+
+namespace atl {
+
+// An epoch on blocks.
+struct BlockEpoch {
+  double loss = 0;         // this rank's sum
+  std::int64_t edges = 0;  // this rank's, in all blocks that were trained on
+  int steps = 0;
+};
+
+class BlockTraining {
+ public:
+  // The data has a dealing. All references must outlive it; `whole` gives parameters, norms and
+  // memory, and has not taken any yet.
+  BlockTraining(const TrainOptions& options, const RankData& data, const Rank& rank, Network& whole,
+                Optimizer& optimizer);
+  BlockTraining(const BlockTraining&) = delete;
+  BlockTraining& operator=(const BlockTraining&) = delete;
+
+  // Bytes beside those of `whole`, about.
+  std::int64_t bytes() const;
+  // See Network; of a block, about.
+  std::int64_t activation_bytes() const { return network_.activation_bytes(); }
+  // When `whole` has taken its memory. Collective.
+  void allocate();
+  // All steps of an epoch. Collective.
+  BlockEpoch run_epoch(int epoch, bool overlap);
+
+  int epochs_run() const { return epochs_run_; }
+  // See Network; those of the last epoch.
+  std::int64_t halo_bytes() const { return halo_bytes_; }
+
+ private:
+  // Labels of a block's nodes.
+  struct Targets {
+    std::vector<std::int32_t> labels;
+    std::vector<std::uint8_t> multi_labels;
+    std::vector<float> numbers;
+    std::vector<LocalId> rows;
+  };
+  // Sums over all ranks.
+  struct Totals {
+    std::vector<double> nodes;   // by block
+    std::vector<double> weight;  // in the loss, the same
+  };
+
+  // The most that a block of the first epochs takes here.
+  RankRows most_rows() const;
+  Totals count(int epoch);
+  void enter(int block, std::int64_t nodes);
+  LossTargets take_targets();
+  void step(const Round& round, double weight, BlockEpoch& result);
+
+  const TrainOptions& options_;
+  const RankData& data_;
+  Rank rank_;  // whose nodes are those of the block
+  Optimizer& optimizer_;
+  Network network_;
+  std::unique_ptr<HaloExchange> exchange_;
+  PartBlocks blocks_;
+  std::vector<double> weight_of_row_;  // in the loss of training
+  RankRows most_;
+  PartBlock block_;
+  ConstDeviceArray<GlobalId> inner_ids_;
+  Tensor features_;
+  Targets targets_;
+  DeviceArray<EpochState> state_;
+  std::int64_t halo_bytes_ = 0;
+  int epochs_run_ = 0;
+};
+
+}  // namespace atl

@@ -1,0 +1,501 @@
+// Training on blocks: the same numbers on any number of ranks and across a resume, and those of the
+// subgraph as a dataset of its own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <sstream>
+
+#include "base/files.hpp"
+#include "datasets/dataset_writer.hpp"
+#include "engine/training/block_dealing.hpp"
+#include "engine/training/training_run.hpp"
+#include "tests/engine/training/example_runs.hpp"
+#include "tests/engine/training/loss_bounds.hpp"
+#include "tests/support/thrown_error.hpp"
+
+namespace atl {
+namespace {
+
+using ::testing::HasSubstr;
+
+TrainOptions block_options(const std::string& model, int blocks,
+                           BlockKind kind = BlockKind::kCommunities) {
+  TrainOptions options = small_options();
+  options.model.kind = model;
+  options.blocks.count = blocks;
+  options.blocks.kind = kind;
+  return options;
+}
+
+// --- any number of ranks -----------------------------------------------------------------------
+
+class BlocksOnRanks : public ::testing::TestWithParam<std::tuple<std::string, bool, BlockKind>> {};
+
+TEST_P(BlocksOnRanks, TrainTheSameNumbers) {
+  const TempDir dir;
+  const auto [model, directed, kind] = GetParam();
+  const std::filesystem::path dataset = make_sbm(dir, directed);
+  TrainOptions options = block_options(model, 3, kind);
+  if (model == "gatv2") options.model.hidden = 8;
+  const RunResult one = run_epochs(dataset, 1, options, 1, 4);
+  EXPECT_LT(one.losses.back(), one.losses.front());
+  for (const int ranks : {2, 3, 4}) {
+    const RunResult several = run_epochs(dataset, ranks, options, 1, 4);
+    EXPECT_NEAR(several.losses[0], one.losses[0], kAfterFewSteps * one.losses[0]) << ranks;
+    EXPECT_NEAR(several.losses[1], one.losses[1], kAfterFewSteps * one.losses[1]) << ranks;
+    EXPECT_NEAR(several.losses[3], one.losses[3], kAfter20Epochs * one.losses[3]) << ranks;
+    EXPECT_NEAR(several.metrics.valid_loss, one.metrics.valid_loss,
+                kAfter20Epochs * one.metrics.valid_loss)
+        << ranks;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, BlocksOnRanks,
+    ::testing::Combine(::testing::Values("gcn", "sage", "gatv2"), ::testing::Bool(),
+                       ::testing::Values(BlockKind::kCommunities, BlockKind::kRandom)));
+
+TEST(BlockTraining, RepeatsBitForBitAndOverlapChangesNothing) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  TrainOptions options = block_options("sage", 4);
+  const RunResult first = run_epochs(dataset, 3, options, 1, 3);
+  expect_same_run(run_epochs(dataset, 3, options, 1, 3), first);
+  options.overlap = false;
+  expect_same_run(run_epochs(dataset, 3, options, 1, 3), first);
+  options.overlap = true;
+  options.seed = 2;
+  EXPECT_NE(run_epochs(dataset, 3, options, 1, 1).losses[0], first.losses[0]);
+}
+
+// --- against the subgraph ----------------------------------------------------------------------
+
+// `source` with training nodes in one block alone; or that block as a dataset of its own.
+class OneBlock {
+ public:
+  OneBlock(const std::filesystem::path& source, const TrainOptions& options, int block)
+      : dataset_(Dataset::open(source)) {
+    run_local_ranks(1, 30, [&](Transport& transport) {
+      RankJob job(transport, source, {}, options);
+      const LocalGraphView& graph = job.data().graph();
+      const BlockDealing dealing(transport, source, graph, options.blocks, options.seed);
+      const NodeNumbers numbers = dealing.of_epoch(1);
+      is_in_.resize(graph.inner_ids.size());
+      for (std::size_t i = 0; i < is_in_.size(); ++i) {
+        is_in_[to_index(graph.inner_ids[i])] = numbers.inner[i] == block ? 1 : 0;
+      }
+    });
+  }
+
+  void write_whole(const std::filesystem::path& folder) const {
+    DatasetWriter writer(folder);
+    writer.info().directed = dataset_.info().directed;
+    const CsrView edges = dataset_.graph().in_edges;
+    writer.write_graph({{edges.row_ptr.begin(), edges.row_ptr.end()},
+                        {edges.col_idx.begin(), edges.col_idx.end()},
+                        {}});
+    std::vector<std::uint8_t> split(dataset_.split(0).begin(), dataset_.split(0).end());
+    for (std::size_t v = 0; v < split.size(); ++v) {
+      if (is_in_[v] == 0 && split[v] == 0) split[v] = 255;
+    }
+    const auto features = writer.write_features(dataset_.info().features);
+    features->write(dataset_.features());
+    features->close();
+    writer.write_labels(dataset_.labels(), dataset_.info().classes);
+    writer.write_splits(split, 1);
+    writer.commit();
+  }
+
+  void write_block(const std::filesystem::path& folder) const {
+    DatasetWriter writer(folder);
+    writer.info().directed = dataset_.info().directed;
+    const CsrView edges = dataset_.graph().in_edges;
+    std::vector<std::int32_t> number(is_in_.size(), -1);
+    std::int32_t nodes = 0;
+    for (std::size_t v = 0; v < is_in_.size(); ++v) {
+      if (is_in_[v] != 0) number[v] = nodes++;
+    }
+    Csr own;
+    std::vector<std::int32_t> labels;
+    std::vector<std::uint8_t> split;
+    std::vector<float> features;
+    const auto columns = static_cast<std::size_t>(dataset_.info().features);
+    for (std::size_t v = 0; v < is_in_.size(); ++v) {
+      if (is_in_[v] == 0) continue;
+      for (const std::int32_t u : edges.row(static_cast<std::int64_t>(v))) {
+        if (number[u] >= 0) own.col_idx.push_back(number[u]);
+      }
+      own.row_ptr.push_back(std::ssize(own.col_idx));
+      labels.push_back(dataset_.labels()[v]);
+      split.push_back(dataset_.split(0)[v]);
+      const auto row = dataset_.features().subspan(v * columns, columns);
+      features.insert(features.end(), row.begin(), row.end());
+    }
+    writer.write_graph(own);
+    const auto file = writer.write_features(dataset_.info().features);
+    file->write(std::span<const float>(features));
+    file->close();
+    writer.write_labels(labels, dataset_.info().classes);
+    writer.write_splits(split, 1);
+    writer.commit();
+  }
+
+ private:
+  Dataset dataset_;
+  std::vector<std::uint8_t> is_in_;  // by node
+};
+
+double largest_distance(const SafetensorsFile& found, const SafetensorsFile& expected) {
+  double largest = 0;
+  EXPECT_EQ(found.tensors.size(), expected.tensors.size());
+  for (const auto& [name, tensor] : expected.tensors) {
+    const auto& other = found.tensors.at(name);
+    EXPECT_EQ(other.bytes.size(), tensor.bytes.size()) << name;
+    const auto compare = [&]<typename T>(T /*type*/) {
+      for (std::size_t at = 0; at + sizeof(T) <= tensor.bytes.size(); at += sizeof(T)) {
+        T a = 0;
+        T b = 0;
+        std::memcpy(&a, tensor.bytes.data() + at, sizeof(T));
+        std::memcpy(&b, other.bytes.data() + at, sizeof(T));
+        largest = std::max(largest, std::abs(static_cast<double>(a) - static_cast<double>(b)));
+      }
+    };
+    if (tensor.dtype == "F64") {
+      compare(0.0);
+    } else {
+      compare(0.0F);
+    }
+  }
+  return largest;
+}
+
+class BlockAsDataset : public ::testing::TestWithParam<std::tuple<std::string, bool, BlockKind>> {};
+
+// The only block with training nodes makes the only step of the epoch. Moments say what the
+// gradient was: they are (1 - beta) of it and of its square.
+TEST_P(BlockAsDataset, HasTheSameGradient) {
+  const auto [model, directed, kind] = GetParam();
+  const TempDir dir;
+  const std::filesystem::path source = make_sbm(dir, directed, 300, 8);
+  TrainOptions options = block_options(model, 3, kind);
+  options.model.hidden = 8;
+  options.model.dropout = 0;  // nodes have other numbers there
+  // The communities, and with them the blocks, are of the graph.
+  const OneBlock block(source, options, 0);
+  block.write_block(dir.path() / "block");
+  block.write_whole(dir.path() / "whole");
+  TrainOptions plain = options;
+  plain.blocks = {};
+  const RunResult expected = run_epochs(dir.path() / "block", 1, plain, 1, 1);
+  for (const int ranks : {1, 3}) {
+    const RunResult found = run_epochs(dir.path() / "whole", ranks, options, 1, 1);
+    EXPECT_NEAR(found.losses[0], expected.losses[0], kSameParameters * expected.losses[0]) << ranks;
+    SafetensorsFile moments = found.state;
+    SafetensorsFile expected_moments = expected.state;
+    // The first step of Adam goes by the sign of a gradient, whatever its size.
+    for (SafetensorsFile* file : {&moments, &expected_moments}) {
+      std::erase_if(file->tensors, [](const auto& entry) {
+        return !entry.first.starts_with("adam") && entry.first.find("running") == std::string::npos;
+      });
+    }
+    EXPECT_GT(moments.tensors.size(), 8U);
+    EXPECT_LT(largest_distance(moments, expected_moments), 2e-6) << ranks;
+  }
+  const RunResult all = run_epochs(dir.path() / "whole", 1, plain, 1, 1);
+  EXPECT_GT(std::abs(all.losses[0] - expected.losses[0]), 1e-3 * expected.losses[0])
+      << "edges that leave the block count";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, BlockAsDataset,
+    ::testing::Combine(::testing::Values("gcn", "sage", "gatv2"), ::testing::Bool(),
+                       ::testing::Values(BlockKind::kCommunities, BlockKind::kRandom)));
+
+// --- graphs in pieces --------------------------------------------------------------------------
+
+// Eight cliques of eight nodes: as many communities as two blocks of so few nodes are dealt. The
+// first nodes of each are trained on, as many as its number says.
+std::filesystem::path make_cliques(const TempDir& dir, Task task) {
+  constexpr int kCliques = 8;
+  constexpr int kSize = 8;
+  DatasetWriter writer(dir.path() / to_string(task));
+  writer.info().task = task;
+  Csr csr;
+  std::vector<std::int32_t> labels;
+  std::vector<std::uint8_t> multi_labels;
+  std::vector<float> numbers;
+  std::vector<std::uint8_t> split;
+  std::vector<float> features;
+  for (int v = 0; v < kCliques * kSize; ++v) {
+    const int first = v / kSize * kSize;
+    for (int u = first; u < first + kSize; ++u) {
+      if (u != v) csr.col_idx.push_back(u);
+    }
+    csr.row_ptr.push_back(std::ssize(csr.col_idx));
+    for (int c = 0; c < 3; ++c) {
+      features.push_back(static_cast<float>((v * 7 + c * 5) % 11) / 11);
+      multi_labels.push_back((v + c) % 4 == 3 ? 255 : (v >> c) % 2);
+    }
+    labels.push_back(v * v % 3);
+    numbers.push_back(v % 5 == 2 ? NAN : static_cast<float>(v % 9));
+    split.push_back(v % kSize < v / kSize ? 0 : 1);
+  }
+  writer.write_graph(csr);
+  const auto file = writer.write_features(3);
+  file->write(std::span<const float>(features));
+  file->close();
+  if (task == Task::kMultiLabel) {
+    writer.write_multi_labels(multi_labels, 3);
+  } else if (task == Task::kRegression) {
+    writer.write_real_labels(numbers, 1);
+  } else {
+    writer.write_labels(labels);
+  }
+  writer.write_splits(split, 1);
+  writer.commit();
+  return dir.path() / to_string(task);
+}
+
+std::vector<EpochResult> epochs_of(const std::filesystem::path& dataset, int ranks,
+                                   const TrainOptions& options, int last) {
+  std::vector<EpochResult> result;
+  run_local_ranks(ranks, 30, [&](Transport& transport) {
+    PartitionOptions partition;
+    partition.method = "random";
+    RankJob job(transport, dataset, partition, options);
+    for (int epoch = 1; epoch <= last; ++epoch) {
+      EpochResult own = job.run_epoch(epoch);
+      if (transport.rank() == 0) result.push_back(std::move(own));
+    }
+  });
+  return result;
+}
+
+// Then blocks have all edges, and as long as nothing is learned all steps together have the loss of
+// the whole graph: a mean over nodes, or labels, or their weights, of which one block has more than
+// the other.
+TEST(BlockTraining, OfPiecesKeepsAllEdgesAndTheirLoss) {
+  const TempDir dir;
+  for (const Task task : {Task::kSingleLabel, Task::kMultiLabel, Task::kRegression}) {
+    const std::filesystem::path dataset = make_cliques(dir, task);
+    for (const bool weighted : {false, true}) {
+      if (weighted && task == Task::kRegression) continue;
+      TrainOptions options = block_options("gcn", 2);
+      options.model.norm = Norm::kNone;
+      options.model.dropout = 0;
+      options.optimizer.learning_rate = 1e-12;
+      if (weighted) options.loss.class_weights = kBalancedWeights;
+      TrainOptions plain = options;
+      plain.blocks = {};
+      const double expected = epochs_of(dataset, 1, plain, 1)[0].loss;
+      for (const int ranks : {1, 3}) {
+        for (const EpochResult& epoch : epochs_of(dataset, ranks, options, 3)) {
+          EXPECT_NEAR(epoch.loss, expected, kSameParameters * expected) << to_string(task);
+          ASSERT_TRUE(epoch.blocks);
+          EXPECT_EQ(epoch.blocks->edges_kept, 1);
+          EXPECT_EQ(epoch.blocks->steps, 2);
+        }
+        options.blocks.kind = BlockKind::kRandom;
+        EXPECT_LT(epochs_of(dataset, ranks, options, 1)[0].blocks->edges_kept, 0.8);
+        options.blocks.kind = BlockKind::kCommunities;
+      }
+    }
+  }
+}
+
+// As many blocks as nodes: some have none, most have no training node, and ranks have no row of
+// others.
+TEST(BlockTraining, LeavesOutBlocksWithoutTrainingNodes) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_cliques(dir, Task::kSingleLabel);
+  for (const std::string model : {"sage", "gatv2"}) {
+    TrainOptions options = block_options(model, 64);
+    if (model == "gatv2") options.model.hidden = 8;
+    options.model.norm = Norm::kLayer;
+    const std::vector<EpochResult> one = epochs_of(dataset, 1, options, 2);
+    const std::vector<EpochResult> three = epochs_of(dataset, 3, options, 2);
+    EXPECT_EQ(one[0].blocks->steps, 28) << "a training node each";
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      EXPECT_EQ(three[i].blocks->steps, one[i].blocks->steps);
+      EXPECT_NEAR(three[i].loss, one[i].loss, kAfter20Epochs * one[i].loss) << model;
+    }
+    options.blocks.kind = BlockKind::kRandom;
+    EXPECT_LT(epochs_of(dataset, 3, options, 1)[0].blocks->steps, 28);
+  }
+}
+
+TEST(BlockTraining, SendsTheBytesOfTheFormula) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  const TrainOptions options = block_options("gcn", 2);
+  run_local_ranks(3, 30, [&](Transport& transport) {
+    PartitionOptions partition;
+    partition.method = "random";
+    RankJob job(transport, dataset, partition, options);
+    for (int epoch = 1; epoch <= 2; ++epoch) {
+      const EpochResult result = job.run_epoch(epoch);
+      std::int64_t expected = job.trainer().halo_bytes_per_epoch();
+      EXPECT_GT(expected, 0);
+      const std::int64_t hidden = options.model.hidden;
+      const std::int64_t parameters = (12 * 16) + 16 + 16 + (16 * 16) + 16 + 16 + (16 * 4) + 16;
+      const int rank = transport.rank();
+      expected += all_reduce_bytes(2 * 2, 8, rank, 3);  // nodes and training nodes of two blocks
+      expected += 2 * (4 * all_reduce_bytes(2 * hidden, 8, rank, 3) +
+                       all_reduce_bytes(parameters, 4, rank, 3));
+      transport.all_reduce(std::span(&expected, 1), {"expected bytes"});
+      EXPECT_EQ(result.bytes_sent, expected);
+    }
+  });
+}
+
+// --- whole runs --------------------------------------------------------------------------------
+
+TEST(BlockOptions, CountSteps) {
+  EXPECT_EQ((BlockOptions{}.steps_through(7)), 7);
+  EXPECT_EQ((BlockOptions{.count = 4}.steps_through(0)), 0);
+  EXPECT_EQ((BlockOptions{.count = 4}.steps_through(3)), 12);
+  EXPECT_EQ((BlockOptions{.count = 4, .until = 3}.steps_through(2)), 8);
+  EXPECT_EQ((BlockOptions{.count = 4, .until = 3}.steps_through(5)), 14);
+}
+
+class BlockRuns : public ::testing::Test {
+ protected:
+  void run(const std::string& name, int epochs, bool resume, TrainOptions options) const {
+    options.checkpoint_every = 1;
+    options.optimizer.epochs = epochs;
+    options.start = resume ? RunStart::kResume : RunStart::kFresh;
+    options.run_dir = dir_.path() / name;
+    run_local_ranks(2, 30, [&](Transport& transport) {
+      TrainOptions own = options;
+      const auto folder = open_run_folder(transport, own);
+      RankJob job(transport, dataset_, PartitionOptions{}, own);
+      train(own, {{}, "commit", dataset_.string()}, job, transport, *folder);
+    });
+  }
+  std::vector<Json> lines(const std::string& name, const char* field) const {
+    std::vector<Json> result;
+    std::istringstream text(read_text(dir_.path() / name / "metrics.jsonl"));
+    for (std::string line; std::getline(text, line);) {
+      result.push_back(Json::parse(line).value(field, Json()));
+    }
+    return result;
+  }
+
+  TempDir dir_;
+  std::filesystem::path dataset_ = make_sbm(dir_, true);
+};
+
+TEST_F(BlockRuns, GoOnBitForBit) {
+  for (const std::string exchange : {"exact", "quantized"}) {
+    TrainOptions options = block_options("sage", 3);
+    options.blocks.until = 4;
+    options.exchange = exchange;
+    options.message_bits.bits = parse_bits("4");
+    const std::string whole = exchange + "-whole";
+    run(whole, 6, false, options);
+    for (const int stop : {1, 4, 5}) {
+      const std::string name = fmt::format("{}-{}", exchange, stop);
+      run(name, stop, false, options);
+      run(name, 6, true, options);
+      EXPECT_TRUE(read_text(dir_.path() / name / "model.safetensors") ==
+                  read_text(dir_.path() / whole / "model.safetensors"))
+          << name;
+      for (const char* field : {"loss", "valid", "valid_loss", "steps", "edges_kept"}) {
+        EXPECT_EQ(lines(name, field), lines(whole, field)) << name << " " << field;
+      }
+    }
+    EXPECT_EQ(lines(whole, "steps"), (std::vector<Json>{3, 3, 3, 3, nullptr, nullptr}));
+    const std::vector<Json> kept = lines(whole, "edges_kept");
+    EXPECT_NE(kept[0], kept[1]) << "every epoch deals anew";
+    EXPECT_TRUE(kept[4].is_null());
+  }
+  EXPECT_NE(lines("exact-whole", "loss"), lines("quantized-whole", "loss"));
+}
+
+// A step is worth as much as an epoch of the whole graph.
+TEST_F(BlockRuns, LearnFaster) {
+  TrainOptions options = block_options("gcn", 4);
+  run("blocks", 4, false, options);
+  options.blocks = {};
+  run("whole", 4, false, options);
+  EXPECT_GT(lines("blocks", "valid")[3].get<double>(),
+            lines("whole", "valid")[3].get<double>() + 0.05);
+}
+
+TEST_F(BlockRuns, AreRefusedUnderOtherBlocks) {
+  TrainOptions options = block_options("gcn", 4);
+  run("other", 2, false, options);
+  options.blocks.count = 5;
+  const Error error = thrown_error([&] { run("other", 4, true, options); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_THAT(error.what(), HasSubstr("blocks"));
+}
+
+TEST_F(BlockRuns, TakeMemoryForABlockAndNoMore) {
+  const auto bytes_of = [&](int blocks, int until) {
+    TrainOptions options = block_options("gcn", blocks);
+    options.model.hidden = 64;
+    options.blocks.until = until;
+    std::int64_t bytes = 0;
+    run_local_ranks(1, 30, [&](Transport& transport) {
+      RankJob job(transport, dataset_, PartitionOptions{}, options);
+      bytes = job.trainer().bytes_needed();
+    });
+    return bytes;
+  };
+  EXPECT_LT(bytes_of(8, 0), bytes_of(0, 0)) << "values of the whole graph are for evaluation alone";
+  EXPECT_GT(bytes_of(8, 3), bytes_of(0, 0)) << "those of the last epochs, and a block";
+}
+
+TEST(BlockTraining, RefusesWhatItCanNot) {
+  const auto message = [](const std::function<void(TrainOptions&)>& change) {
+    TrainOptions options = block_options("gcn", 4);
+    change(options);
+    const Error error = thrown_error([&] { check_options(options); });
+    EXPECT_EQ(error.kind(), ErrorKind::kOption);
+    return std::string(error.what());
+  };
+  EXPECT_THAT(message([](TrainOptions& o) { o.blocks.count = 1; }), HasSubstr("--blocks 1"));
+  EXPECT_THAT(message([](TrainOptions& o) {
+                o.blocks.count = 0;
+                o.blocks.until = 3;
+              }),
+              HasSubstr("--blocks-until 3"));
+  EXPECT_THAT(message([](TrainOptions& o) {
+                o.blocks.count = 0;
+                o.blocks.kind = BlockKind::kRandom;
+              }),
+              HasSubstr("--block-kind random"));
+  for (const std::string mode : {"stale", "sampled", "periodic", "skip", "compensated"}) {
+    EXPECT_THAT(message([&](TrainOptions& o) {
+                  o.exchange = mode;
+                  o.message_bits.bits = parse_bits(exchange_mode(mode).usual_bits);
+                }),
+                HasSubstr("--exchange " + mode));
+  }
+  for (const std::string bits : {"adaptive", "random"}) {
+    EXPECT_THAT(message([&](TrainOptions& o) {
+                  o.exchange = "quantized";
+                  o.message_bits.bits = parse_bits(bits);
+                }),
+                HasSubstr("--bits " + bits));
+  }
+  EXPECT_THAT(message([](TrainOptions& o) { o.trace = true; }), HasSubstr("--trace"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.model.recompute_all = true; }),
+              HasSubstr("--recompute all"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.model.memory = "1GiB"; }), HasSubstr("--memory"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.cuda_graph = GraphReplay::kOn; }),
+              HasSubstr("--cuda-graph on"));
+  const TempDir dir;
+  const std::filesystem::path dataset = make_cliques(dir, Task::kSingleLabel);
+  const Error error = thrown_error([&] { epochs_of(dataset, 2, block_options("gcn", 65), 1); });
+  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  EXPECT_THAT(error.what(), HasSubstr("allowed are 2 to 64"));
+}
+
+}  // namespace
+}  // namespace atl
