@@ -63,14 +63,15 @@ void write_communities(const fs::path& folder, const Dataset& dataset, int count
 
 }  // namespace
 
-fs::path community_folder(const Dataset& dataset, int count) {
+fs::path community_folder(const Dataset& dataset, int count, const fs::path& parts_dir) {
   const std::string text = identity_of(dataset, count).dump();
-  return dataset.folder() / "communities" /
+  return (parts_dir.empty() ? dataset.folder() : parts_dir) / "communities" /
          fmt::format("{}-{:08x}", count, static_cast<std::uint32_t>(checksum(text)));
 }
 
-std::vector<std::int32_t> ensure_communities(const Dataset& dataset, int count) {
-  const fs::path folder = community_folder(dataset, count);
+std::vector<std::int32_t> ensure_communities(const Dataset& dataset, int count,
+                                             const fs::path& parts_dir) {
+  const fs::path folder = community_folder(dataset, count, parts_dir);
   if (is_there(folder)) {
     try {
       return read_communities(folder, dataset, count);
@@ -83,7 +84,9 @@ std::vector<std::int32_t> ensure_communities(const Dataset& dataset, int count) 
   try {
     write_communities(folder, dataset, count, communities);
   } catch (const Error& error) {
-    log::warn("{}; the communities are made again in the next run", error.what());
+    log::warn(
+        "{}; the communities are made again in the next run; --parts-dir DIR keeps them elsewhere",
+        error.what());
   }
   return communities;
 }

@@ -5,6 +5,7 @@
 
 #include "base/files.hpp"
 #include "base/memory.hpp"
+#include "base/parallel.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/models/model_options.hpp"
@@ -199,6 +200,11 @@ TrainOptions wanted_run(const BenchArguments& arguments) {
 void run_bench(const BenchArguments& arguments) {
   const TrainOptions wanted = wanted_run(arguments);
   require_node_per_rank(arguments.flags.transport, arguments.flags.dataset);
+  if (wanted.blocks.until > 0) {
+    fail_option(
+        "--blocks-until {}: found in bench, which measures epochs of one kind; leave it out",
+        wanted.blocks.until);
+  }
   if (!arguments.compare.empty()) {
     if (wanted.repartition_every > 0) {
       fail_option("--compare: its modes share one cut; leave out --repartition-every");
@@ -243,6 +249,7 @@ void run_bench(const BenchArguments& arguments) {
           measure_ceilings(job.backend(), job.queue(), job.threads(), options.model.dtype);
     }
     for (int k = 1; k <= arguments.profiled; ++k) {
+      const ParallelThreads threads(job.threads());
       job.trainer().profile_epoch(warmup + arguments.epochs + k, profile);
     }
     std::int64_t halo_bytes = job.trainer().halo_bytes_per_epoch();

@@ -1,5 +1,6 @@
 #include "engine/training/block_dealing.hpp"
 
+#include "base/log.hpp"
 #include "base/philox.hpp"
 #include "datasets/community_folder.hpp"
 #include "engine/training/agreement.hpp"
@@ -24,20 +25,35 @@ const char* to_string(BlockKind kind) {
 
 BlockDealing::BlockDealing(Transport& transport, const std::filesystem::path& dataset,
                            const LocalGraphView& part, const BlockOptions& options,
-                           std::uint64_t seed)
+                           std::uint64_t seed, const std::filesystem::path& parts_dir)
     : part_(part), options_(options), seed_(seed) {
   const std::int64_t nodes = part.global_nodes;
   on_all_ranks(transport, [&] {
-    if (options.count <= nodes) return;
-    fail_option("--blocks {}: the dataset has {} nodes; allowed are 2 to {}, or 0", options.count,
-                nodes, std::min<std::int64_t>(nodes, kMostBlocks));
+    if (options.count > nodes) {
+      fail_option("--blocks {}: the dataset has {} nodes; allowed are 2 to {}, or 0", options.count,
+                  nodes, std::min<std::int64_t>(nodes, kMostBlocks));
+    }
+    // The weights that a node keeps in a block may add up to what no degree can be.
+    for (const float weight : part.forward.csr.values) {
+      if (weight >= 0) continue;
+      fail_option(
+          "--blocks {}: an edge of the dataset weighs {}; allowed with edges that weigh 0 or more",
+          options.count, weight);
+    }
   });
   if (options.kind != BlockKind::kCommunities) return;
   per_block_ = clusters_per_part(nodes, options.count, kCommunitiesPerBlock);
+  if (per_block_ == 1 && transport.rank() == 0) {
+    log::warn(
+        "--blocks {}: each block is one community, the same in every epoch; fewer blocks or "
+        "--block-kind random would let other neighbours meet",
+        options.count);
+  }
   std::vector<std::int32_t> community_of;
   const auto find = [&] {
     if (transport.rank() != 0) return;
-    community_of = ensure_communities(Dataset::open(dataset), options.count * per_block_);
+    community_of =
+        ensure_communities(Dataset::open(dataset), options.count * per_block_, parts_dir);
   };
   on_all_ranks(transport, find, kOfCommunities);
   community_of.resize(static_cast<std::size_t>(nodes));

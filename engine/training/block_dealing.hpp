@@ -13,9 +13,11 @@ class BlockDealing {
  public:
   // Rank 0 finds the communities of the dataset, or makes them; each rank keeps those of the nodes
   // that it knows. The part must outlive it. Throws Error{kOption} on all ranks for more blocks
-  // than nodes. Collective.
+  // than nodes, and for edges of negative weight. parts_dir: as PartitionOptions has it.
+  // Collective.
   BlockDealing(Transport& transport, const std::filesystem::path& dataset,
-               const LocalGraphView& part, const BlockOptions& options, std::uint64_t seed);
+               const LocalGraphView& part, const BlockOptions& options, std::uint64_t seed,
+               const std::filesystem::path& parts_dir = {});
 
   int blocks() const { return options_.count; }
   // Block of each node that this rank knows: a function of seed, epoch and the graph only.

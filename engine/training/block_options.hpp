@@ -2,7 +2,6 @@
 // (docs/blocks.md).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 namespace atl {
@@ -22,12 +21,6 @@ struct BlockOptions {
   bool train(int epoch) const { return any() && (until == 0 || epoch <= until); }
   // Whether the whole graph is for evaluation alone.
   bool only() const { return any() && until == 0; }
-  // Steps of the optimizer up to the end of an epoch, also those that a block without training
-  // nodes leaves out: a function of the epoch, so that nothing need be kept of it.
-  std::int64_t steps_through(int epoch) const {
-    const std::int64_t on_blocks = !any() ? 0 : until == 0 ? epoch : std::min(epoch, until);
-    return on_blocks * count + (epoch - on_blocks);
-  }
 };
 
 }  // namespace atl

@@ -77,6 +77,11 @@ RankRows BlockTraining::most_rows() const {
     raise(most.returned, sent);
     raise(most.edges, edges);
   }
+  // A block of a later epoch may be larger.
+  for (std::int64_t* const rows :
+       {&most.inner, &most.forward_halo, &most.backward_halo, &most.returned, &most.edges}) {
+    *rows += *rows / 8;
+  }
   return most;
 }
 
@@ -112,7 +117,7 @@ BlockTraining::Totals BlockTraining::count(int epoch) {
   return {{counts.begin(), half}, {half, counts.end()}};
 }
 
-BlockEpoch BlockTraining::run_epoch(int epoch, bool overlap) {
+BlockEpoch BlockTraining::run_epoch(int epoch, bool overlap, std::int64_t& steps) {
   const Round round{.epoch = epoch, .overlap = overlap, .state = state_.span().data()};
   BlockEpoch result;
   const Totals totals = [&] {
@@ -120,7 +125,6 @@ BlockEpoch BlockTraining::run_epoch(int epoch, bool overlap) {
     return count(epoch);
   }();
   halo_bytes_ = 0;
-  const std::int64_t before = options_.blocks.steps_through(epoch - 1);
   for (int block = 0; block < data_.dealing()->blocks(); ++block) {
     // No gradient would come of it, on no rank.
     if (totals.weight[block] == 0) continue;
@@ -128,7 +132,7 @@ BlockEpoch BlockTraining::run_epoch(int epoch, bool overlap) {
       const ScopedSpan span(rank_.trace, "next block", {epoch, -1, -1, -1});
       enter(block, static_cast<std::int64_t>(totals.nodes[block]));
     }
-    const EpochState state = optimizer_.state_of(epoch, before + block + 1);
+    const EpochState state = optimizer_.state_of(epoch, ++steps);
     state_.upload(rank_.backend, rank_.queue, std::span(&state, 1));
     step(round, totals.weight[block], result);
   }

@@ -33,8 +33,8 @@ class BlockTraining {
   std::int64_t activation_bytes() const { return network_.activation_bytes(); }
   // When `whole` has taken its memory. Collective.
   void allocate();
-  // All steps of an epoch. Collective.
-  BlockEpoch run_epoch(int epoch, bool overlap);
+  // All steps of an epoch; raises `steps`, those of the optimizer since the run began. Collective.
+  BlockEpoch run_epoch(int epoch, bool overlap, std::int64_t& steps);
 
   int epochs_run() const { return epochs_run_; }
   // See Network; those of the last epoch.

@@ -67,6 +67,8 @@ std::vector<std::byte> rows_of_own(std::span<const std::byte> all, std::span<con
   return own;
 }
 
+constexpr const char* kSteps = "adam.steps";
+
 std::string exchange_state_name(int rank) { return "exchange.rank-" + std::to_string(rank); }
 
 }  // namespace
@@ -189,6 +191,16 @@ void load_exchange_state(HaloExchange& exchange, const Transport& transport,
   }
   const std::vector<std::byte>& bytes = find(transport.rank())->second.bytes;
   exchange.load_state({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, place);
+}
+
+void add_steps(SafetensorsFile& file, std::int64_t steps) {
+  file.tensors[kSteps] = host_tensor<std::int64_t>("I64", {1}, std::span(&steps, 1));
+}
+
+std::int64_t steps_of(const SafetensorsFile& file, const std::string& place) {
+  std::int64_t steps = 0;
+  std::memcpy(&steps, find_tensor(file, kSteps, "I64", {1}, place).data(), sizeof(steps));
+  return steps;
 }
 
 }  // namespace atl

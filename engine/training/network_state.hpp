@@ -32,4 +32,8 @@ void add_exchange_state(HaloExchange& exchange, Transport& transport, Safetensor
 void load_exchange_state(HaloExchange& exchange, const Transport& transport,
                          const SafetensorsFile& file, const std::string& place);
 
+// The steps that the optimizer has made, where they are not the epochs, and back.
+void add_steps(SafetensorsFile& file, std::int64_t steps);
+std::int64_t steps_of(const SafetensorsFile& file, const std::string& place);
+
 }  // namespace atl

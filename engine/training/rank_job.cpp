@@ -167,6 +167,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
 }
 
 void RankJob::prepare(std::int64_t model_outputs) {
+  const ParallelThreads threads(threads_);
   options_.model = model_;
   // The shard takes memory on a device; on a host it is mapped, not copied.
   const bool copied = !backend_->host_accessible();
@@ -181,8 +182,8 @@ void RankJob::prepare(std::int64_t model_outputs) {
           LinkShare::read(transport_, dataset_, data_->graph().inner_ids, data_->dataset().nodes));
     }
     if (options_.blocks.any() && model_outputs == 0) {
-      data_->set_dealing(
-          BlockDealing(transport_, dataset_, data_->graph(), options_.blocks, options_.seed));
+      data_->set_dealing(BlockDealing(transport_, dataset_, data_->graph(), options_.blocks,
+                                      options_.seed, partition_.parts_dir));
     }
     if (options_.coverage_weights && repartition_ != nullptr) {
       data_->set_node_weights(repartition_->coverage(data_->graph()));

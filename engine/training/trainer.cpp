@@ -114,7 +114,8 @@ EpochResult Trainer::run_whole_graph(int epoch) {
   if (may_replay) runner_.prepare_replay(*exchange_, round);
   trace_.clear();
   const std::int64_t bytes_before = rank_.bytes_sent();
-  runner_.run(*exchange_, round, options_.blocks.steps_through(epoch), may_replay);
+  const std::int64_t step = options_.blocks.any() ? ++steps_ : epoch;
+  runner_.run(*exchange_, round, step, may_replay);
   rank_.reducer.synchronize();
 
   EpochResult result;
@@ -134,7 +135,7 @@ EpochResult Trainer::run_blocks(int epoch) {
   EpochResult result;
   result.epoch = epoch;
   const std::int64_t bytes_before = rank_.bytes_sent();
-  const BlockEpoch trained = blocks_->run_epoch(epoch, overlap_);
+  const BlockEpoch trained = blocks_->run_epoch(epoch, overlap_, steps_);
   trace_.resolve();
   result.bytes_sent = rank_.bytes_sent() - bytes_before;
   result.loss = trained.loss;

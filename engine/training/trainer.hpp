@@ -106,7 +106,9 @@ class Trainer {
     atl::require_finite_parameters(network_, rank_, epoch);
   }
   SafetensorsFile state(bool optimizer, StateOf whole = StateOf::kFirstRank) {
-    return network_state(network_, rank_, optimizer, whole);
+    SafetensorsFile file = network_state(network_, rank_, optimizer, whole);
+    if (optimizer && options_.blocks.any()) add_steps(file, steps_);
+    return file;
   }
   SafetensorsFile with_rows_of_nodes(SafetensorsFile file) {
     return atl::with_rows_of_nodes(network_, rank_, std::move(file));
@@ -114,6 +116,7 @@ class Trainer {
   void load_state(const SafetensorsFile& file, bool optimizer, const std::string& place) {
     runner_.set_forward_done(false);
     load_network_state(network_, rank_, file, optimizer, place);
+    if (optimizer && options_.blocks.any()) steps_ = steps_of(file, place);
   }
   void add_exchange_state(SafetensorsFile& file) {
     atl::add_exchange_state(*exchange_, rank_.transport, file);
@@ -180,6 +183,7 @@ class Trainer {
   Optimizer optimizer_;
   EpochRunner runner_;
   std::unique_ptr<BlockTraining> blocks_;  // null: training is on the whole graph
+  std::int64_t steps_ = 0;  // of the optimizer since the run began; without blocks one per epoch
   bool profiling_ = false;
   std::vector<TraceSpan> kept_spans_;  // of all epochs, with --trace
 };

@@ -51,6 +51,16 @@ TEST_F(CommunityFolder, KeepsWhatItMade) {
             community_folder(dataset_, 12).filename());
 }
 
+TEST_F(CommunityFolder, MayBeBesideThePartitions) {
+  const fs::path parts = temp_.path() / "elsewhere";
+  const std::vector<std::int32_t> made = ensure_communities(dataset_, 12, parts);
+  EXPECT_EQ(made, cut_into_clusters(dataset_.graph(), 12, {}));
+  EXPECT_FALSE(fs::exists(temp_.path() / "set" / "communities"));
+  const fs::path kept = community_folder(dataset_, 12, parts);
+  EXPECT_EQ(kept.parent_path(), parts / "communities");
+  EXPECT_TRUE(fs::exists(kept / "communities.npy"));
+}
+
 TEST_F(CommunityFolder, MakesDamagedOnesAgain) {
   const std::vector<std::int32_t> made = ensure_communities(dataset_, 12);
   const fs::path list = file().parent_path() / "communities.json";

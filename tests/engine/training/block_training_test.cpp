@@ -12,6 +12,7 @@
 #include "base/files.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "engine/training/block_dealing.hpp"
+#include "engine/training/network_state.hpp"
 #include "engine/training/training_run.hpp"
 #include "tests/engine/training/example_runs.hpp"
 #include "tests/engine/training/loss_bounds.hpp"
@@ -238,7 +239,7 @@ std::filesystem::path make_cliques(const TempDir& dir, Task task) {
     csr.row_ptr.push_back(std::ssize(csr.col_idx));
     for (int c = 0; c < 3; ++c) {
       features.push_back(static_cast<float>((v * 7 + c * 5) % 11) / 11);
-      multi_labels.push_back((v + c) % 4 == 3 ? 255 : (v >> c) % 2);
+      multi_labels.push_back(static_cast<std::uint8_t>((v + c) % 4 == 3 ? 255 : (v >> c) % 2));
     }
     labels.push_back(v * v % 3);
     numbers.push_back(v % 5 == 2 ? NAN : static_cast<float>(v % 9));
@@ -328,6 +329,21 @@ TEST(BlockTraining, LeavesOutBlocksWithoutTrainingNodes) {
   }
 }
 
+// Steps that blocks without training nodes leave out are none of them; epochs on the whole graph
+// are one each.
+TEST(BlockTraining, CountsTheStepsThatAreMade) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_cliques(dir, Task::kSingleLabel);
+  TrainOptions options = block_options("sage", 64);
+  options.blocks.until = 2;
+  run_local_ranks(2, 30, [&](Transport& transport) {
+    RankJob job(transport, dataset, {}, options);
+    for (int epoch = 1; epoch <= 3; ++epoch) job.run_epoch(epoch);
+    const SafetensorsFile state = job.trainer().state(/*optimizer=*/true);
+    EXPECT_EQ(steps_of(state, "the state"), 28 + 28 + 1);
+  });
+}
+
 TEST(BlockTraining, SendsTheBytesOfTheFormula) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, true);
@@ -353,14 +369,6 @@ TEST(BlockTraining, SendsTheBytesOfTheFormula) {
 }
 
 // --- whole runs --------------------------------------------------------------------------------
-
-TEST(BlockOptions, CountSteps) {
-  EXPECT_EQ((BlockOptions{}.steps_through(7)), 7);
-  EXPECT_EQ((BlockOptions{.count = 4}.steps_through(0)), 0);
-  EXPECT_EQ((BlockOptions{.count = 4}.steps_through(3)), 12);
-  EXPECT_EQ((BlockOptions{.count = 4, .until = 3}.steps_through(2)), 8);
-  EXPECT_EQ((BlockOptions{.count = 4, .until = 3}.steps_through(5)), 14);
-}
 
 class BlockRuns : public ::testing::Test {
  protected:
@@ -495,6 +503,24 @@ TEST(BlockTraining, RefusesWhatItCanNot) {
   const Error error = thrown_error([&] { epochs_of(dataset, 2, block_options("gcn", 65), 1); });
   EXPECT_EQ(error.kind(), ErrorKind::kOption);
   EXPECT_THAT(error.what(), HasSubstr("allowed are 2 to 64"));
+}
+
+TEST(BlockTraining, RefusesNegativeWeights) {
+  const TempDir dir;
+  DatasetWriter writer(dir.path() / "weighted");
+  writer.info().directed = true;
+  writer.write_graph({{0, 2, 4, 5, 5}, {1, 2, 0, 2, 3}, {1, 0.5F, 1, -0.25F, 1}});
+  const auto features = writer.write_features(1);
+  const std::vector<float> values{1, 2, 3, 4};
+  features->write(std::span<const float>(values));
+  features->close();
+  writer.write_labels(std::vector<std::int32_t>{0, 1, 0, 1}, 2);
+  writer.write_splits(std::vector<std::uint8_t>{0, 0, 1, 2}, 1);
+  writer.commit();
+  const Error error =
+      thrown_error([&] { epochs_of(dir.path() / "weighted", 2, block_options("gcn", 2), 1); });
+  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  EXPECT_THAT(error.what(), HasSubstr("weighs -0.25"));
 }
 
 }  // namespace
