@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <sstream>
 
 #include "base/files.hpp"
@@ -152,7 +153,8 @@ class OneBlock {
 
 double largest_distance(const SafetensorsFile& found, const SafetensorsFile& expected) {
   double largest = 0;
-  EXPECT_EQ(found.tensors.size(), expected.tensors.size());
+  // Training on blocks counts its steps.
+  EXPECT_EQ(found.tensors.size(), expected.tensors.size() + found.tensors.count("adam.steps"));
   for (const auto& [name, tensor] : expected.tensors) {
     const auto& other = found.tensors.at(name);
     EXPECT_EQ(other.bytes.size(), tensor.bytes.size()) << name;
@@ -219,8 +221,9 @@ INSTANTIATE_TEST_SUITE_P(
 // --- graphs in pieces --------------------------------------------------------------------------
 
 // Eight cliques of eight nodes: as many communities as two blocks of so few nodes are dealt. The
-// first nodes of each are trained on, as many as its number says.
-std::filesystem::path make_cliques(const TempDir& dir, Task task) {
+// first nodes of each are trained on, as many as its number says; alike: three, and all else is the
+// same in all of them, too.
+std::filesystem::path make_cliques(const TempDir& dir, Task task, bool alike = false) {
   constexpr int kCliques = 8;
   constexpr int kSize = 8;
   DatasetWriter writer(dir.path() / to_string(task));
@@ -231,11 +234,12 @@ std::filesystem::path make_cliques(const TempDir& dir, Task task) {
   std::vector<float> numbers;
   std::vector<std::uint8_t> split;
   std::vector<float> features;
-  for (int v = 0; v < kCliques * kSize; ++v) {
-    const int first = v / kSize * kSize;
+  for (int node = 0; node < kCliques * kSize; ++node) {
+    const int first = node / kSize * kSize;
     for (int u = first; u < first + kSize; ++u) {
-      if (u != v) csr.col_idx.push_back(u);
+      if (u != node) csr.col_idx.push_back(u);
     }
+    const int v = alike ? node - first : node;
     csr.row_ptr.push_back(std::ssize(csr.col_idx));
     for (int c = 0; c < 3; ++c) {
       features.push_back(static_cast<float>((v * 7 + c * 5) % 11) / 11);
@@ -243,7 +247,7 @@ std::filesystem::path make_cliques(const TempDir& dir, Task task) {
     }
     labels.push_back(v * v % 3);
     numbers.push_back(v % 5 == 2 ? NAN : static_cast<float>(v % 9));
-    split.push_back(v % kSize < v / kSize ? 0 : 1);
+    split.push_back(node - first < (alike ? 3 : node / kSize) ? 0 : 1);
   }
   writer.write_graph(csr);
   const auto file = writer.write_features(3);
@@ -305,6 +309,73 @@ TEST(BlockTraining, OfPiecesKeepsAllEdgesAndTheirLoss) {
         options.blocks.kind = BlockKind::kCommunities;
       }
     }
+  }
+}
+
+std::map<std::string, std::vector<float>> first_moments(const SafetensorsFile& state) {
+  std::map<std::string, std::vector<float>> result;
+  for (const auto& [name, tensor] : state.tensors) {
+    if (!name.starts_with("adam.m.")) continue;
+    std::vector<float>& values = result[name];
+    values.resize(tensor.bytes.size() / sizeof(float));
+    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  }
+  return result;
+}
+
+// Without learning, moments after two steps are .1 times the gradient of the second one and .09
+// times that of the first: each of them that of the mean over the training nodes of one block,
+// which of pieces is what the whole graph gives where these are all there are.
+TEST(BlockTraining, TakesTheMeanOverEachBlock) {
+  const TempDir dir;
+  const std::filesystem::path source = make_cliques(dir, Task::kSingleLabel);
+  TrainOptions options = block_options("gcn", 2);
+  options.model.norm = Norm::kNone;
+  options.model.dropout = 0;
+  options.optimizer.learning_rate = 1e-12;
+  TrainOptions plain = options;
+  plain.blocks = {};
+  std::vector<std::map<std::string, std::vector<float>>> steps;
+  for (const int block : {0, 1}) {
+    const std::filesystem::path alone = dir.path() / std::to_string(block);
+    OneBlock(source, options, block).write_whole(alone);
+    steps.push_back(first_moments(run_epochs(alone, 1, plain, 1, 1).state));
+  }
+  for (const int ranks : {1, 3}) {
+    const auto found = first_moments(run_epochs(source, ranks, options, 1, 1).state);
+    ASSERT_EQ(found.size(), steps[0].size());
+    double largest = 0;
+    for (const auto& [name, values] : found) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        EXPECT_NEAR(values[i], 0.9F * steps[0].at(name)[i] + steps[1].at(name)[i], 1e-6) << name;
+        largest = std::max(largest, static_cast<double>(std::abs(values[i])));
+      }
+    }
+    EXPECT_GT(largest, 1e-3);
+  }
+}
+
+// Where all pieces are alike, so are the gradients of a block and of the whole graph: an epoch on
+// two blocks is two epochs.
+TEST(BlockTraining, OfPiecesThatAreAlikeMakesTheStepsOfTheWholeGraph) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_cliques(dir, Task::kSingleLabel, /*alike=*/true);
+  TrainOptions options = block_options("sage", 2);
+  options.model.norm = Norm::kLayer;
+  options.model.dropout = 0;
+  options.optimizer.weight_decay = 0.01;
+  TrainOptions plain = options;
+  plain.blocks = {};
+  const RunResult expected = run_epochs(dataset, 1, plain, 1, 6);
+  EXPECT_LT(expected.losses[5], 0.9 * expected.losses[0]);
+  for (const int ranks : {1, 3}) {
+    const RunResult found = run_epochs(dataset, ranks, options, 1, 3);
+    EXPECT_LT(largest_distance(found.state, expected.state), 1e-5) << ranks;
+    // Then whole epochs go on from there, as the 7th and 8th step.
+    options.blocks.until = 3;
+    const RunResult later = run_epochs(dataset, ranks, options, 1, 5);
+    EXPECT_LT(largest_distance(later.state, run_epochs(dataset, 1, plain, 1, 8).state), 2e-5);
+    options.blocks.until = 0;
   }
 }
 
