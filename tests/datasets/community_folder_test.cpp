@@ -6,7 +6,6 @@
 #include <set>
 
 #include "base/files.hpp"
-#include "base/log.hpp"
 #include "base/npy.hpp"
 #include "base/seal.hpp"
 #include "partition/dealing.hpp"
@@ -22,7 +21,6 @@ using testing::MatchesRegex;
 class CommunityFolder : public testing::Test {
  protected:
   CommunityFolder() {
-    spdlog::set_level(spdlog::level::err);  // what is damaged on purpose is warned of
     write_example_dataset(temp_.path() / "set", 200, true, false);
     dataset_ = Dataset::open(temp_.path() / "set");
   }
