@@ -58,8 +58,9 @@ struct Limits {
 // The role of an option in a plan.json (docs/placement.md).
 enum class PlanRole {
   kNone,
-  kMadeFor,  // it was made for this value and is refused with another
-  kFixes,    // it says the value, so the option can't be given beside it
+  kMadeFor,   // it was made for this value and is refused with another
+  kFixes,     // it says the value, so the option can't be given beside it
+  kExcludes,  // it is for runs without the option
 };
 
 template <typename Config>

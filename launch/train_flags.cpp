@@ -39,12 +39,10 @@ void add_plan_flag(CLI::App& command, TrainFlags& flags) {
                           ->check(CLI::ExistingFile)
                           ->group("Machine");
   for (const auto& row : train_options()) {
-    if (row.plan != PlanRole::kFixes) continue;
+    if (row.plan != PlanRole::kFixes && row.plan != PlanRole::kExcludes) continue;
     if (CLI::Option* flag = command.get_option_no_throw("--" + row.name)) plan->excludes(flag);
   }
   for (const char* name : kCutFlags) plan->excludes(command.get_option(name));
-  // A plan is for one cut.
-  if (CLI::Option* cuts = command.get_option_no_throw("--repartition-every")) plan->excludes(cuts);
 }
 
 std::string messages_of(const std::string& transport) {

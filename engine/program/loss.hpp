@@ -70,8 +70,8 @@ class Loss {
 // losses, by the total. local_sum() is without weights, so that the losses of two runs compare.
 class NodeWeightedLoss final : public Loss {
  public:
-  // weights: of the inner nodes; columns and dtype: of the logits. What is large is allocated by
-  // the first compute().
+  // weights [inner]; columns and dtype: of the logits [inner, columns]. What is large is allocated
+  // by the first compute().
   NodeWeightedLoss(const Rank& rank, const LossTargets& targets, double total,
                    const std::vector<float>& weights, std::int64_t columns, DType dtype);
   // The backend memory that it takes for so many nodes.

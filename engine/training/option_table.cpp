@@ -110,7 +110,7 @@ Table block_options() {
                "inside of it; 0: one step on the whole graph",
        .value = TrainRow::number(ATOLL_FIELD(blocks.count), 0, kMostBlocks),
        .recorded = any,
-       .plan = PlanRole::kFixes},
+       .plan = PlanRole::kExcludes},
       {.name = "block-kind",
        .group = "Optimizer",
        .help = "--blocks: deal communities, which have few edges between them, or nodes one by one "
@@ -118,14 +118,14 @@ Table block_options() {
        .value = TrainRow::name_of(ATOLL_FIELD(blocks.kind),
                                   {BlockKind::kCommunities, BlockKind::kRandom}),
        .recorded = any,
-       .plan = PlanRole::kFixes},
+       .plan = PlanRole::kExcludes},
       {.name = "blocks-until",
        .group = "Optimizer",
        .help = "--blocks: the last epoch on blocks, after which steps are on the whole graph; 0: "
                "there is none",
        .value = TrainRow::number(ATOLL_FIELD(blocks.until), 0, 10000000),
        .recorded = any,
-       .plan = PlanRole::kFixes},
+       .plan = PlanRole::kExcludes},
   };
 }
 
@@ -246,13 +246,15 @@ Table message_options() {
        .help = "none: cut the graph anew every K epochs, so that in time all edges take part; 0: "
                "never",
        .value = TrainRow::number(ATOLL_FIELD(repartition_every), 0, 10000000),
-       .recorded = [](const TrainOptions& options) { return options.repartition_every > 0; }},
+       .recorded = [](const TrainOptions& options) { return options.repartition_every > 0; },
+       .plan = PlanRole::kExcludes},
       {.name = "coverage-weights",
        .group = "Messages",
        .help = "--repartition-every: nodes count in the loss by how many of their neighbours the "
                "cut leaves them, against the mean over all cuts",
        .value = TrainRow::on_or_off(ATOLL_FIELD(coverage_weights)),
-       .recorded = [](const TrainOptions& options) { return options.coverage_weights; }},
+       .recorded = [](const TrainOptions& options) { return options.coverage_weights; },
+       .plan = PlanRole::kExcludes},
       {.name = "reassign-every",
        .group = "Messages",
        .help = "Adaptive and random bits: epochs between assignments",

@@ -43,8 +43,7 @@ void check_blocks_of(const TrainOptions& train, Task task) {
   if (!train.blocks.any() || task != Task::kLinkPrediction) return;
   fail_option(
       "--blocks {}: the task is {}, whose edges to be predicted lie across blocks; allowed with "
-      "the "
-      "other tasks",
+      "the other tasks",
       train.blocks.count, to_string(task));
 }
 
