@@ -27,7 +27,7 @@ step "Building" $logs/build.log cmake --build build -j "$(nproc)"
 
 prepare_mpi
 step_count=$((step_count + 1))
-watch_command "$step_count. Testing" $logs/ctest.log \
+watch_command "$step_count. Testing (the longest first)" $logs/ctest.log \
   ctest --test-dir build --verbose "${chosen[@]}" --no-tests=error -j "$(nproc)" "$@"
 failed=$watched_code
 grep -E '^ *[0-9]+/[0-9]+ Test ' $logs/ctest.log || true
