@@ -92,6 +92,8 @@ inline void check_rows(const DistributedOperator& op, ConstMatrixView x) {
 
 inline constexpr int kAlwaysSettled = std::numeric_limits<int>::max();
 
+inline constexpr const char* kExchangeState = "atoll exchange";
+
 // A way for messages to travel (an exchange mode). Every mode writes all halo
 // rows each time: between two exchanges their memory serves other values.
 class HaloExchange {
@@ -122,9 +124,10 @@ class HaloExchange {
   // a recording of one of them is good for the others. 1: end_epoch() of this one may change them.
   virtual int settled_epochs(int /*epoch*/) const { return kAlwaysSettled; }
   // The state that this rank needs to go on after a checkpoint as if nothing had happened, and
-  // back; "" if nothing. state: between epochs, on all ranks, because it waits for messages that
-  // are under way from one epoch to the next. load_state: before the first exchange. Throws
-  // Error{kInput} naming `place`.
+  // back; "" if nothing. In modes that keep rows it is a safetensors file with these rows, whose
+  // metadata have kExchangeState. state: between epochs, on all ranks, because it waits for
+  // messages that are under way from one epoch to the next. load_state: before the first exchange.
+  // Throws Error{kInput} naming `place`.
   virtual std::string state() { return ""; }
   virtual void load_state(const std::string& /*state*/, const std::string& /*place*/) {}
   // Measured times that choices were made by, the same on every rank; null: none (yet).
@@ -206,14 +209,15 @@ const ExchangeMode& exchange_mode(const std::string& name);
 inline constexpr int kOldestMessage = 64;  // epochs that --oldest may say
 
 struct SendOptions {
-  double rate = 0.1;             // kSampled: share of messages that are sent, in (0, 1]
-  int every = 10;                // kPeriodic: epochs
-  bool stagger = false;          // kPeriodic: 1 / every of the messages in each epoch
-  double bound = 0.05;           // kDrifted: |m - h| / |m| from which on a row is sent
-  int oldest = 8;                // kDrifted, kByCost: epochs after which it is sent all the same
-  double drift_limit = 0.05;     // kByCost: see docs/exchange.md
-  double staleness_weight = 10;  // kByCost: of the square of a lag against that of noise
-  bool shift = false;            // kept rows follow their mean: MessageRule::shifts
+  double rate = 0.1;          // kSampled: share of messages that are sent, in (0, 1]
+  int every = 10;             // kPeriodic: epochs
+  bool stagger = false;       // kPeriodic: 1 / every of the messages in each epoch
+  double bound = 0.05;        // kDrifted: |m - h| / |m| from which on a row is sent
+  int oldest = 8;             // kDrifted, kByCost: epochs after which it is sent all the same
+  double drift_limit = 0.05;  // kByCost: see docs/exchange.md
+  // kByCost: of the square of a lag against that of noise, and of noise against what comes later.
+  double staleness_weight = 10;
+  bool shift = false;  // kept rows follow their mean: MessageRule::shifts
   MessageSchedule schedule = MessageSchedule::kAuto;
   int synchronous_every = 0;  // pipelined: every so many epochs messages are waited for; 0: never
 };

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "base/files.hpp"
+#include "engine/exchange/halo_exchange.hpp"
+#include "engine/training/rank_files.hpp"
 
 namespace atl {
 
@@ -16,8 +18,7 @@ namespace {
 constexpr const char* kBestPrefix = "best.";
 constexpr const char* kSplitNames[] = {"train", "valid", "test"};
 constexpr const char* kMetadata = "atoll checkpoint";
-
-fs::path folder_of(const fs::path& run) { return run / "checkpoint"; }
+constexpr const char* kRankFiles = "rank_files";
 
 Json number_or_null(double value) { return std::isnan(value) ? Json(nullptr) : Json(value); }
 
@@ -102,12 +103,22 @@ int epoch_of(const fs::path& file) {
 
 // Whether we wrote it: what only has the name is not ours to count or to remove. A file that can't
 // be read as one of ours any more is told from others by its metadata's name alone.
-bool is_ours(const fs::path& file) {
+bool is_ours(const fs::path& file, const char* metadata) {
   const MappedFile mapped(file);
   const auto bytes = mapped.bytes();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
                               std::min<std::size_t>(bytes.size(), 256));
-  return text.find(kMetadata) != std::string_view::npos;
+  return text.find(metadata) != std::string_view::npos;
+}
+
+void remove_if_ours(const fs::path& file, const char* metadata) {
+  try {
+    std::error_code error;
+    if (is_ours(file, metadata)) fs::remove(file, error);
+  } catch (const Error&) {
+    // Another rank that sees this folder may have been first.
+    if (is_there(file)) throw;
+  }
 }
 
 struct Found {
@@ -118,7 +129,7 @@ struct Found {
 std::vector<Found> all_checkpoints(const fs::path& run) {
   std::vector<Found> found;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(run), error)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint_folder(run), error)) {
     const int epoch = epoch_of(entry.path());
     if (epoch >= 0 && entry.is_regular_file(error)) found.push_back({epoch, entry.path()});
   }
@@ -134,6 +145,7 @@ Json describe(const Checkpoint& checkpoint) {
                {"fingerprint", checkpoint.fingerprint}};
   if (!checkpoint.line.empty()) json["line"] = checkpoint.line;
   if (checkpoint.evaluation_is_due) json["evaluation_is_due"] = true;
+  if (!checkpoint.rank_files.empty()) json[kRankFiles] = checkpoint.rank_files;
   return json;
 }
 
@@ -165,11 +177,9 @@ std::string to_bytes(Checkpoint checkpoint) {
 
 void write_checkpoint(const fs::path& run, const Checkpoint& checkpoint,
                       const std::function<void()>& may_write) {
-  std::error_code error;
-  fs::create_directories(folder_of(run), error);
-  if (error) fail_input("{}: can't create: {}", folder_of(run).string(), error.message());
+  make_checkpoint_folder(run);
   const fs::path path =
-      folder_of(run) / ("epoch-" + std::to_string(checkpoint.epoch) + ".safetensors");
+      checkpoint_folder(run) / ("epoch-" + std::to_string(checkpoint.epoch) + ".safetensors");
   write_atomically(path, to_bytes(checkpoint), [&] {
     const std::vector<Found> others = all_checkpoints(run);
     if (may_write) may_write();
@@ -198,8 +208,14 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run) {
 void remove_checkpoints_before(const fs::path& run, int epoch) {
   std::error_code error;
   for (const Found& found : all_checkpoints(run)) {
-    if (found.epoch < epoch && is_ours(found.path)) fs::remove(found.path, error);
+    if (found.epoch < epoch) remove_if_ours(found.path, kMetadata);
   }
+  std::vector<fs::path> of_ranks;
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoint_folder(run), error)) {
+    const int found = epoch_of_rank_file(entry.path());
+    if (found >= 0 && found < epoch) of_ranks.push_back(entry.path());
+  }
+  for (const fs::path& file : of_ranks) remove_if_ours(file, kExchangeState);
 }
 
 Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& path,
@@ -243,6 +259,8 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& pa
   checkpoint.best.evaluations_since = json_field<int>(json, "evaluations_since_best", path);
   checkpoint.line = json_field_or<std::string>(json, "line", path, "");
   checkpoint.evaluation_is_due = json_field_or<bool>(json, "evaluation_is_due", path, false);
+  checkpoint.rank_files =
+      json_field_or<std::vector<std::string>>(json, kRankFiles, path, std::vector<std::string>());
   return checkpoint;
 }
 

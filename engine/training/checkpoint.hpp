@@ -1,10 +1,14 @@
 // Checkpoints of a run: RUN/checkpoint/epoch-K.safetensors. One file holds all that a resumed run
-// needs, under one checksum, and appears whole; the newest counts.
+// needs, under one checksum, and appears whole; the newest counts. Rows that ranks keep for their
+// messages are too many for one: each rank has a file of its own for them, which is there before
+// the checkpoint that names its checksum.
 #pragma once
 
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/json.hpp"
 #include "engine/tensor/safetensors.hpp"
@@ -29,6 +33,8 @@ struct Checkpoint {
   // A signal has ended the run before the evaluation that was due after `epoch`; whoever goes on
   // makes up for it.
   bool evaluation_is_due = false;
+  // Checksums of the ranks' files (rank_files.hpp), by rank; empty: they have none.
+  std::vector<std::string> rank_files = {};
 };
 
 // The bytes of its file.
@@ -44,7 +50,7 @@ void write_checkpoint(const std::filesystem::path& run, const Checkpoint& checkp
 int newest_checkpoint_epoch(const std::filesystem::path& run);
 // The file of the newest checkpoint, judged by its name and that we wrote it.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& run);
-// Removes what we wrote of epochs before `epoch`.
+// Removes what we wrote of epochs before `epoch`, files of ranks included.
 void remove_checkpoints_before(const std::filesystem::path& run, int epoch);
 
 // Reads the bytes of `file`, a checkpoint or a snapshot. Throws Error{kInput} if it is damaged

@@ -22,6 +22,7 @@
 #include "engine/training/option_table.hpp"
 #include "engine/training/progress.hpp"
 #include "engine/training/pyg_tensors.hpp"
+#include "engine/training/rank_files.hpp"
 
 namespace atl {
 
@@ -202,6 +203,10 @@ class Run {
         trainer().load_exchange_state(checkpoint.state, place);
       }
     });
+    if (!from_snapshot && !checkpoint.rank_files.empty()) {
+      load_rank_files(transport_, trainer().exchange(), options_.run_dir, checkpoint.epoch,
+                      checkpoint.rank_files);
+    }
     best_ = std::move(checkpoint.best);
     last_line_ = std::move(checkpoint.line);
     evaluation_is_due_ = checkpoint.evaluation_is_due;
@@ -377,8 +382,19 @@ class Run {
     Checkpoint checkpoint{epoch, fingerprint_, {}, best_, {}, evaluation_is_due_};
     keep_changed_kernels();
     if (folder_.active() || trains_nodes()) checkpoint.state = trainer().state(/*optimizer=*/true);
-    trainer().add_exchange_state(checkpoint.state);
+    const bool by_rank = options_.exchange_options().keeps_rows() && transport_.size() > 1;
+    if (by_rank) {
+      on_all_ranks(transport_, [&] { folder_.require_held(); });
+      checkpoint.rank_files =
+          write_rank_files(transport_, trainer().exchange(), options_.run_dir, epoch);
+    } else {
+      trainer().add_exchange_state(checkpoint.state);
+    }
     on_all_ranks(transport_, [&] { folder_.keep_checkpoint(checkpoint); });
+    // Rank 0 has done so in its view of the folder.
+    on_all_ranks(transport_, [&] {
+      if (by_rank && transport_.rank() != 0) remove_checkpoints_before(options_.run_dir, epoch);
+    });
     last_checkpoint_ = steady_now();
   }
 

@@ -4,6 +4,7 @@ they refuse."""
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import unittest
@@ -89,6 +90,48 @@ class ExchangeModesTest(OneFolderTest):
         self.assertTrue(all(0 < channel["error"] < 1 for channel in chosen))
         skipped = self.epochs("share-sampled")[5]["assignment"]["channels"][0]
         self.assertLess(sum(skipped["bits"].values()), skipped["rows"])
+
+    def test_each_rank_has_a_file_for_the_rows_that_it_keeps(self):
+        def files(epoch):
+            ranks = [f"epoch-{epoch}.rank-{rank}-of-3.safetensors" for rank in range(3)]
+            return sorted([f"epoch-{epoch}.safetensors", *ranks])
+
+        def resume(change):
+            """As from the fourth epoch, once `change` has been made to the folder."""
+            shutil.copytree(os.path.join(self.folder, "kept"), os.path.join(self.folder, change.__name__))
+            checkpoint = os.path.join(self.folder, change.__name__, "checkpoint")
+            change(checkpoint)
+            result = run([*TRAIN, "--epochs", "8", "--resume", "--run-dir", change.__name__],
+                         self.folder, ranks=3)
+            return result, sorted(os.listdir(checkpoint))
+
+        def nothing(_):
+            pass
+
+        def lost(folder):
+            os.remove(os.path.join(folder, files(4)[2]))
+
+        def damaged(folder):
+            with open(os.path.join(folder, files(4)[2]), "r+b") as file:
+                file.seek(-1, os.SEEK_END)
+                last = file.read(1)
+                file.seek(-1, os.SEEK_END)
+                file.write(bytes([last[0] ^ 1]))
+
+        self.train("kept", *MODES["compensated"], "--epochs", "4", "--checkpoint-every", "2")
+        self.assertEqual(sorted(os.listdir(os.path.join(self.folder, "kept/checkpoint"))), files(4))
+        result, there = resume(nothing)
+        self.assertEqual((result.returncode, there), (0, files(8)), result.stderr)
+        self.assertNotIn("anew", result.stderr)
+        result, there = resume(lost)
+        self.assertEqual((result.returncode, there), (0, files(8)), result.stderr)
+        self.assertIn("1 of 3 ranks don't find", result.stderr)
+        self.assertIn("starts anew", result.stderr)
+        self.assertNotEqual(self.file("lost", "model.safetensors"),
+                            self.file("nothing", "model.safetensors"))
+        result, there = resume(damaged)
+        self.assertEqual((result.returncode, there), (2, files(4)), result.stderr)
+        self.assertIn(files(4)[2], result.stderr)
 
     def test_another_number_of_ranks_begins_anew(self):
         self.train("ranks", *MODES["periodic"], "--epochs", "3")

@@ -212,6 +212,7 @@ void MessageExchange::log_choice(const ExchangeReport& report, int epoch) {
 
 std::string MessageExchange::state() {
   SafetensorsFile file;
+  file.metadata[kExchangeState] = options_.mode;
   const Json state = policy_->state(file);
   const std::string text = state.is_null() ? "" : state.dump();
   if (!options_.keeps_rows()) return text;

@@ -6,6 +6,7 @@
 
 #include "base/checksum.hpp"
 #include "base/files.hpp"
+#include "engine/training/rank_files.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/support/thrown_error.hpp"
 
@@ -115,6 +116,7 @@ Checkpoint checkpoint_at(int epoch) {
   checkpoint.best.metrics.all = {{{MetricKind::kMae}, {1, 2, kUnknownMetric}}};
   checkpoint.best.evaluations_since = 1;
   checkpoint.best.weights.tensors["weight"] = tensor("F32", {2, 3}, 24);
+  checkpoint.rank_files = {"0123456789abcdef", "fedcba9876543210"};
   return checkpoint;
 }
 
@@ -144,7 +146,33 @@ TEST(CheckpointFolder, RoundTripsAndKeepsOnlyTheNewest) {
   EXPECT_TRUE(std::isnan((*errors)[2]));
   EXPECT_EQ(read.best.metrics.find({MetricKind::kRmse}), nullptr);
   EXPECT_EQ(read.best.evaluations_since, 1);
+  EXPECT_EQ(read.rank_files, (std::vector<std::string>{"0123456789abcdef", "fedcba9876543210"}));
   EXPECT_EQ(names_in(dir.path() / "checkpoint"), std::vector<std::string>{"epoch-10.safetensors"});
+}
+
+// Files of ranks have names and an age of their own.
+TEST(CheckpointFolder, HasFilesOfRanks) {
+  const TempDir dir;
+  const RankFile third{.epoch = 7, .rank = 2, .ranks = 3};
+  SafetensorsFile rows = example();
+  rows.metadata["atoll exchange"] = "compensated";
+  const std::string bytes = to_safetensors(rows);
+  const std::string sum = write_rank_file(dir.path(), third, bytes);
+  EXPECT_EQ(newest_checkpoint_epoch(dir.path()), 0);
+  EXPECT_EQ(read_rank_file(dir.path(), third, sum), bytes);
+  EXPECT_FALSE(read_rank_file(dir.path(), {.epoch = 7, .rank = 1, .ranks = 3}, sum));
+  const Error other = thrown_error([&] { read_rank_file(dir.path(), third, "0123456789abcdef"); });
+  EXPECT_EQ(other.kind(), ErrorKind::kInput);
+  EXPECT_NE(std::string(other.what()).find("epoch-7.rank-2-of-3.safetensors"), std::string::npos);
+  write_rank_file(dir.path(), {.epoch = 5, .rank = 0, .ranks = 2}, bytes);
+  // Neither a name of ours nor a file of ours is enough alone.
+  write(dir.path() / "checkpoint" / "epoch-5.rank-1-of-2.safetensors", "another's");
+  write(dir.path() / "checkpoint" / "epoch-5.rank-1-of-2.safetensors.old", bytes);
+  remove_checkpoints_before(dir.path(), 7);
+  EXPECT_EQ(names_in(dir.path() / "checkpoint"),
+            (std::vector<std::string>{"epoch-5.rank-1-of-2.safetensors",
+                                      "epoch-5.rank-1-of-2.safetensors.old",
+                                      "epoch-7.rank-2-of-3.safetensors"}));
 }
 
 TEST(CheckpointFolder, KeepsFilesOfOthers) {
