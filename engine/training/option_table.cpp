@@ -210,7 +210,9 @@ Table message_options() {
        .plan = PlanRole::kFixes},
       {.name = "staleness-weight",
        .group = "Messages",
-       .help = "unified: how much worse the square of a lag is than that of noise",
+       .help =
+           "unified: how much worse the square of a lag is than that of noise, and noise than what "
+           "of a gradient comes in later epochs",
        .value = TrainRow::number(ATOLL_FIELD(sending.staleness_weight), 0, 1e6),
        .recorded = sends(MessagesSent::kByCost),
        .plan = PlanRole::kFixes},

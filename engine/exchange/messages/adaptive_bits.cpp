@@ -305,17 +305,20 @@ double AdaptiveBits::variance(const MessageChannel& channel, MessageChoice choic
   const int slot = channel.channel().slot();
   const double ratio = measurements_.rounding_ratio(slot, choice.bits);
   const double noise = channel.noise_at(choice.bits, ratio);
-  if (choice.period == 1) return noise;
-  const double lag = movement_.mean_square(slot, choice.period);
-  const double whole = movement_.whole_square(slot, choice.period);
+  if (!chooses_periods() || channel.as_stored()) return noise;
+  const bool is_late = choice.period > 1;
+  const double whole = is_late ? movement_.whole_square(slot, choice.period) : 1;
   if (channel.channel().direction == Direction::kForward) {
+    const double lag = is_late ? movement_.mean_square(slot, choice.period) : 0;
     return noise * whole + sending_.staleness_weight * lag;
   }
   // Nothing comes in all epochs but one, in which the gradients of the others come as well; what
-  // is lost counts there and where it comes with the next. No gradient is lost for good, so this is
-  // no lag.
-  const double others = (choice.period - 1) + movement_.whole_square(slot, choice.period - 1);
-  return (noise * whole + others) / choice.period;
+  // is lost counts there and where it comes with the next. No gradient is lost for good, so the sum
+  // over a span of epochs errs by what is under way at its two ends: as much less than noise as a
+  // lag, which never averages out, is more.
+  const double others =
+      is_late ? (choice.period - 1) + movement_.whole_square(slot, choice.period - 1) : 0;
+  return (noise * whole + others) / choice.period / std::max(1.0, sending_.staleness_weight);
 }
 
 void AdaptiveBits::add_choices(const MessageChannel& channel, Choices& choices,
