@@ -46,10 +46,14 @@ void check_mpi(int code, const char* call) {
 }
 
 void MpiTransfer::post_next(int peer) {
+  constexpr int kMostUnderWay = 4;
   auto& queue = queued[static_cast<std::size_t>(peer)];
-  if (queue.empty()) return;
-  const int piece = chunks[queue.front().index].piece;
-  while (!queue.empty() && chunks[queue.front().index].piece == piece) {
+  Sending& now = sending[static_cast<std::size_t>(peer)];
+  while (!queue.empty() && now.chunks < kMostUnderWay) {
+    const int piece = chunks[queue.front().index].piece;
+    if (now.chunks > 0 && piece != now.piece) return;
+    now.piece = piece;
+    ++now.chunks;
     post(*this, queue.front());
     queue.pop_front();
   }
@@ -262,13 +266,16 @@ void MpiProgress::complete(MpiTransfer& transfer, int index, const MPI_Status& s
   if (--packet.chunks_left == 0) {
     transfer.done.push_back(
         {chunk.peer, chunk.receive, packet.bytes, packet.posted, transfer.last_sign});
+  }
+  if (!chunk.receive) {
+    --transfer.sending[static_cast<std::size_t>(chunk.peer)].chunks;
     try {
-      if (!chunk.receive) transfer.post_next(chunk.peer);
+      transfer.post_next(chunk.peer);
     } catch (const Error& error) {
       transfer.failure = error.what();
     }
+    return;
   }
-  if (!chunk.receive) return;
   --transfer.pieces_left[static_cast<std::size_t>(chunk.piece)];
   if (--transfer.to_receive[static_cast<std::size_t>(chunk.peer)] > 0) return;
   --transfer.receiving_peers;

@@ -48,15 +48,22 @@ struct MpiTransfer {
     return (chunk.receive ? receives
                           : sends)[static_cast<std::size_t>(chunk.peer * pieces + chunk.piece)];
   }
-  // By rank: chunks to send that wait for the piece before theirs to have left.
+  // By rank: chunks to send that wait for those before them to have left.
   struct Queued {
     std::size_t index = 0;  // in `chunks`
     const std::byte* bytes = nullptr;
   };
   std::vector<std::deque<Queued>> queued;
+  struct Sending {
+    int chunks = 0;
+    int piece = 0;
+  };
+  std::vector<Sending> sending;  // by rank: what is under way
   // Posts a chunk, or throws; like post_next(), with MPI's lock and while the transport lives.
   std::function<void(MpiTransfer&, const Queued&)> post;
-  void post_next(int peer);      // all chunks of the next piece
+  // As many chunks of one piece as may be under way at a time: what is in a socket can't be
+  // overtaken, by heartbeats neither.
+  void post_next(int peer);
   std::vector<int> pieces_left;  // by piece: chunks to receive
   int receiving_peers = 0;       // ranks of which chunks are not yet received
   std::size_t chunks_left = 0;

@@ -21,7 +21,7 @@ namespace {
 
 // Packets travel in chunks: MPI counts in int, and every chunk that arrives is a sign of life, so a
 // slow link does not look like a silent peer.
-constexpr std::size_t kChunkBytes = std::size_t{8} << 20;
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 // Pieces of smaller packets would wait longer for the poll that lets them go than they travel.
 constexpr std::size_t kLeastDivided = std::size_t{1} << 20;
 // MPI guarantees tags up to 32767. Messages with the same tag arrive in the order posted, so a tag
@@ -251,6 +251,7 @@ class MpiTransport final : public Transport {
     transfer->receives.resize(static_cast<std::size_t>(size_ * pieces.count));
     transfer->to_receive.resize(static_cast<std::size_t>(size_));
     transfer->queued.resize(size_);
+    transfer->sending.resize(size_);
     transfer->pieces_left.resize(static_cast<std::size_t>(pieces.count));
     const int tag = static_cast<int>(next_sequence_++ % kTags);
     transfer->post = [comm = comm_.get(), tag](MpiTransfer& of, const MpiTransfer::Queued& next) {
@@ -353,7 +354,7 @@ class MpiTransport final : public Transport {
     });
   }
 
-  // A whole packet, or the first piece of a divided one.
+  // The first chunks of a packet, or of the first piece of a divided one.
   static void post_send(MpiTransfer& transfer, int peer, std::span<const std::byte> bytes,
                         std::span<const std::size_t> ends) {
     for_each_chunk(bytes, ends, [&](std::span<const std::byte> chunk, int piece) {

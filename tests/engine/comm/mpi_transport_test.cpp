@@ -1,6 +1,7 @@
 // The cases of every transport on the ranks that mpirun started; run by run_mpi.sh.
 #include <gtest/gtest.h>
 
+#include "engine/comm/mpi_progress.hpp"
 #include "tests/engine/comm/transport_cases.hpp"
 
 namespace atl {
@@ -17,6 +18,35 @@ INSTANTIATE_TEST_SUITE_P(Mpi, MpiTransportCases, testing::ValuesIn(transport_cas
 
 INSTANTIATE_TEST_SUITE_P(MpiGroups, MpiTransportCases, testing::ValuesIn(group_cases()),
                          [](const auto& instance) { return std::string(instance.param.name); });
+
+// A rank has few chunks on their way to another one, all of one piece of the packet.
+TEST(MpiTransport, HoldsChunksBackUntilOthersHaveLeft) {
+  MpiTransfer transfer;
+  transfer.queued.resize(2);
+  transfer.sending.resize(2);
+  std::vector<std::size_t> posted;
+  transfer.post = [&](MpiTransfer&, const MpiTransfer::Queued& next) {
+    posted.push_back(next.index);
+  };
+  // Six chunks of the first piece, one of the second.
+  for (std::size_t i = 0; i < 7; ++i) {
+    transfer.chunks.push_back({.peer = 1, .bytes = 1, .piece = i < 6 ? 0 : 1});
+    transfer.queued[1].push_back({.index = i});
+  }
+  const auto leave = [&] {
+    --transfer.sending[1].chunks;
+    transfer.post_next(1);
+    return posted.size();
+  };
+  transfer.post_next(1);
+  EXPECT_EQ(posted.size(), 4U);
+  EXPECT_EQ(leave(), 5U);
+  EXPECT_EQ(leave(), 6U);
+  // The second piece waits for all of the first.
+  for (int left = 4; left > 1; --left) EXPECT_EQ(leave(), 6U);
+  EXPECT_EQ(leave(), 7U);
+  EXPECT_EQ(posted, (std::vector<std::size_t>{0, 1, 2, 3, 4, 5, 6}));
+}
 
 TEST(MpiTransport, AgreesWithTheLauncher) {
   EXPECT_EQ(world->size(), launcher_info().size);
