@@ -134,6 +134,7 @@ Json describe(const Checkpoint& checkpoint) {
                {"fingerprint", checkpoint.fingerprint}};
   if (!checkpoint.line.empty()) json["line"] = checkpoint.line;
   if (checkpoint.evaluation_is_due) json["evaluation_is_due"] = true;
+  if (checkpoint.last_on_blocks > 0) json["last_on_blocks"] = checkpoint.last_on_blocks;
   return json;
 }
 
@@ -243,6 +244,7 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& pa
   checkpoint.best.evaluations_since = json_field<int>(json, "evaluations_since_best", path);
   checkpoint.line = json_field_or<std::string>(json, "line", path, "");
   checkpoint.evaluation_is_due = json_field_or<bool>(json, "evaluation_is_due", path, false);
+  checkpoint.last_on_blocks = json_field_or<int>(json, "last_on_blocks", path, 0);
   return checkpoint;
 }
 

@@ -16,8 +16,8 @@ namespace atl {
 struct BestEpoch {
   int epoch = 0;  // 0: none yet
   Metrics metrics;
-  int evaluations_since = 0;
-  SafetensorsFile weights;  // as Trainer::state(false)
+  int evaluations_since = 0;  // or since the end of blocks, where they ended by accuracy
+  SafetensorsFile weights;    // as Trainer::state(false)
 };
 
 struct Checkpoint {
@@ -29,6 +29,7 @@ struct Checkpoint {
   // A signal has ended the run before the evaluation that was due after `epoch`; whoever goes on
   // makes up for it.
   bool evaluation_is_due = false;
+  int last_on_blocks = 0;  // with --blocks-until accuracy, once it is known: see Trainer
 };
 
 // The bytes of its file.

@@ -115,6 +115,7 @@ Checkpoint checkpoint_at(int epoch) {
   checkpoint.best.metrics.all = {{{MetricKind::kMae}, {1, 2, kUnknownMetric}}};
   checkpoint.best.evaluations_since = 1;
   checkpoint.best.weights.tensors["weight"] = tensor("F32", {2, 3}, 24);
+  checkpoint.last_on_blocks = 7;
   return checkpoint;
 }
 
@@ -144,6 +145,7 @@ TEST(CheckpointFolder, RoundTripsAndKeepsOnlyTheNewest) {
   EXPECT_TRUE(std::isnan((*errors)[2]));
   EXPECT_EQ(read.best.metrics.find({MetricKind::kRmse}), nullptr);
   EXPECT_EQ(read.best.evaluations_since, 1);
+  EXPECT_EQ(read.last_on_blocks, 7);
   EXPECT_EQ(names_in(dir.path() / "checkpoint"), std::vector<std::string>{"epoch-10.safetensors"});
 }
 
