@@ -45,6 +45,8 @@ class Optimizer {
   // memory. step: its number since the start of the run, 1-based.
   EpochState state_of(int epoch, std::int64_t step) const;
   EpochState state_of(int epoch) const { return state_of(epoch, epoch); }
+  // From now on the schedule goes by this rate; those of parameter groups change in proportion.
+  void set_learning_rate(double rate) { config_.learning_rate = rate; }
   // Where gradients are clipped and nodes have parameters: this rank's sum of squares of those of
   // its nodes, which is to be summed over ranks before the step; else empty.
   std::span<double> node_norm(Backend& backend, Queue& queue, ParameterStore& parameters);

@@ -19,10 +19,6 @@ const OperationLabel kOfCommunities{"the communities of the graph"};
 
 }  // namespace
 
-const char* to_string(BlockKind kind) {
-  return kind == BlockKind::kCommunities ? "communities" : "random";
-}
-
 BlockDealing::BlockDealing(Transport& transport, const std::filesystem::path& dataset,
                            const LocalGraphView& part, const BlockOptions& options,
                            std::uint64_t seed, const std::filesystem::path& parts_dir)

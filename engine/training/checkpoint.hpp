@@ -20,8 +20,8 @@ namespace atl {
 struct BestEpoch {
   int epoch = 0;  // 0: none yet
   Metrics metrics;
-  int evaluations_since = 0;
-  SafetensorsFile weights;  // as Trainer::state(false)
+  int evaluations_since = 0;  // or since the end of blocks, where they ended by accuracy
+  SafetensorsFile weights;    // as Trainer::state(false)
 };
 
 struct Checkpoint {
@@ -35,6 +35,7 @@ struct Checkpoint {
   bool evaluation_is_due = false;
   // Checksums of the ranks' files (rank_files.hpp), by rank; empty: they have none.
   std::vector<std::string> rank_files = {};
+  int last_on_blocks = 0;  // with --blocks-until accuracy, once it is known: see Trainer
 };
 
 // The bytes of its file.

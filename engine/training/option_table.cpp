@@ -121,10 +121,24 @@ Table block_options() {
        .plan = PlanRole::kExcludes},
       {.name = "blocks-until",
        .group = "Optimizer",
-       .help = "--blocks: the last epoch on blocks, after which steps are on the whole graph; 0: "
-               "there is none",
-       .value = TrainRow::number(ATOLL_FIELD(blocks.until), 0, 10000000),
+       .help = "--blocks: the last epoch on blocks, after which steps are on the whole graph; "
+               "accuracy: the one after which --blocks-patience evaluations have brought no better "
+               "valid metric; 0: there is none",
+       .value = TrainRow::written(ATOLL_FIELD(blocks.until), parse_blocks_until),
        .recorded = any,
+       .plan = PlanRole::kExcludes},
+      {.name = "blocks-patience",
+       .group = "Optimizer",
+       .help = "--blocks-until accuracy: evaluations without a better valid metric that end "
+               "training on blocks",
+       .value = TrainRow::number(ATOLL_FIELD(blocks.patience), 1, 10000000),
+       .recorded = [](const TrainOptions& options) { return options.blocks.until.by_accuracy; },
+       .plan = PlanRole::kExcludes},
+      {.name = "lr-after-blocks",
+       .group = "Optimizer",
+       .help = "--blocks-until: learning rate from then on, in place of --lr; 0: --lr",
+       .value = TrainRow::at_least(ATOLL_FIELD(blocks.rate_after), 0),
+       .recorded = [](const TrainOptions& options) { return options.blocks.rate_after > 0; },
        .plan = PlanRole::kExcludes},
   };
 }

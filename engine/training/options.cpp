@@ -7,20 +7,43 @@ namespace atl {
 
 namespace {
 
+void check_end_of_blocks(const TrainOptions& options) {
+  const BlockOptions& blocks = options.blocks;
+  if (blocks.until.by_accuracy && options.eval_every == 0) {
+    fail_option("--blocks-until {}: needs evaluations; --eval-every must be at least 1",
+                to_string(blocks.until));
+  }
+  if (!blocks.until.by_accuracy && blocks.patience != BlockOptions().patience) {
+    fail_option(
+        "--blocks-patience {}: --blocks-until {} found, which counts no evaluations; allowed with "
+        "--blocks-until accuracy",
+        blocks.patience, to_string(blocks.until));
+  }
+  if (!blocks.end() && blocks.rate_after > 0) {
+    fail_option(
+        "--lr-after-blocks {}: --blocks-until 0 found, after which no epochs follow; allowed with "
+        "--blocks-until E and --blocks-until accuracy",
+        blocks.rate_after);
+  }
+}
+
 // Blocks are made anew all the time, and their messages with them.
 void check_blocks(const TrainOptions& options) {
   const BlockOptions& blocks = options.blocks;
   if (!blocks.any()) {
-    if (blocks.until > 0) {
-      fail_option("--blocks-until {}: found without --blocks; allowed with --blocks 2 or more",
-                  blocks.until);
-    }
-    if (blocks.kind != BlockOptions().kind) {
-      fail_option("--block-kind {}: found without --blocks; allowed with --blocks 2 or more",
-                  to_string(blocks.kind));
-    }
+    const auto require_blocks = [](bool is_given, const std::string& option) {
+      if (!is_given) return;
+      fail_option("{}: found without --blocks; allowed with --blocks 2 or more", option);
+    };
+    require_blocks(blocks.end(), "--blocks-until " + to_string(blocks.until));
+    require_blocks(blocks.kind != BlockOptions().kind,
+                   fmt::format("--block-kind {}", to_string(blocks.kind)));
+    require_blocks(blocks.patience != BlockOptions().patience,
+                   fmt::format("--blocks-patience {}", blocks.patience));
+    require_blocks(blocks.rate_after > 0, fmt::format("--lr-after-blocks {}", blocks.rate_after));
     return;
   }
+  check_end_of_blocks(options);
   const std::string found = fmt::format("--blocks {}", blocks.count);
   if (blocks.count == 1) {
     fail_option("{}: one block is the whole graph; allowed are 2 to {}, or 0", found, kMostBlocks);

@@ -34,6 +34,9 @@ struct RunConfig {
 // checkpoint.
 bool holds_run(const std::filesystem::path& folder);
 
+// In the line of the last epoch on blocks in metrics.jsonl: true.
+inline constexpr const char* kLastOnBlocks = "last_on_blocks";
+
 // `assignment` in metrics.jsonl (docs/exchange.md).
 Json to_json(const ExchangeReport& report);
 

@@ -74,6 +74,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
   exchange_->keep_alive(network_.memory());
   eval_exchange_->keep_alive(network_.memory());
   if (data.dealing() != nullptr) {
+    last_on_blocks_ = options.blocks.until.epoch;
     blocks_ = std::make_unique<BlockTraining>(options, data, rank_, network_, optimizer_);
   }
   trace_.use_clock(clock_.get());
@@ -148,7 +149,10 @@ EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wi
   std::optional<HeartbeatScope> scope;
   if (epochs_run() == 0) scope.emplace(rank_.transport, OperationLabel{"first epoch"});
   const double start_us = trace_.now_us();
-  const bool on_blocks = blocks_ != nullptr && options_.blocks.train(epoch);
+  const bool on_blocks = trains_on_blocks(epoch);
+  if (!on_blocks && options_.blocks.rate_after > 0) {
+    optimizer_.set_learning_rate(options_.blocks.rate_after);
+  }
   EpochResult result = on_blocks ? run_blocks(epoch) : run_whole_graph(epoch);
   result.epoch_ms = (trace_.now_us() - start_us) / 1000;
   record_whole("epoch", epoch, start_us);

@@ -37,6 +37,7 @@ struct BlockRecord {
   int steps = 0;           // those of blocks without training nodes are left out
   std::int64_t edges = 0;  // that lie inside of these blocks
   double edges_kept = 0;   // their share of the graph's edges
+  bool last = false;       // epochs on the whole graph follow
 };
 
 // Costs and results of one epoch.
@@ -88,6 +89,10 @@ class Trainer {
   EpochResult run_epoch(int epoch, const std::function<EpochWishes()>& wishes = {});
   // The same, never replayed; adds what the operations and phases of this rank cost.
   EpochResult profile_epoch(int epoch, EpochProfile& profile);
+  // With --blocks: the last epoch on them; 0: there is none, or it is not known yet.
+  int last_on_blocks() const { return last_on_blocks_; }
+  // With --blocks-until accuracy, when it is known.
+  void set_last_on_blocks(int epoch) { last_on_blocks_ = epoch; }
   // Metrics of the current weights by one forward pass with exact messages, which the next epoch
   // need not repeat where training computes the same. Collective.
   Metrics evaluate(int epoch, MetricExtent extent = MetricExtent::kChosen);
@@ -151,6 +156,9 @@ class Trainer {
 
  private:
   std::unique_ptr<Loss> make_loss();
+  bool trains_on_blocks(int epoch) const {
+    return blocks_ != nullptr && (last_on_blocks_ == 0 || epoch <= last_on_blocks_);
+  }
   bool trains_on_blocks_alone() const { return blocks_ != nullptr && options_.blocks.only(); }
   // Neither of them asks for wishes, nor shares the result.
   EpochResult run_whole_graph(int epoch);
@@ -183,6 +191,7 @@ class Trainer {
   Optimizer optimizer_;
   EpochRunner runner_;
   std::unique_ptr<BlockTraining> blocks_;  // null: training is on the whole graph
+  int last_on_blocks_ = 0;
   std::int64_t steps_ = 0;  // of the optimizer since the run began; without blocks one per epoch
   bool profiling_ = false;
   std::vector<TraceSpan> kept_spans_;  // of all epochs, with --trace

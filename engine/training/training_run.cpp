@@ -18,6 +18,7 @@
 #include "engine/training/agreement.hpp"
 #include "engine/training/calibration.hpp"
 #include "engine/training/checkpoint.hpp"
+#include "engine/training/judge.hpp"
 #include "engine/training/message_record.hpp"
 #include "engine/training/option_table.hpp"
 #include "engine/training/progress.hpp"
@@ -27,70 +28,6 @@
 namespace atl {
 
 namespace {
-
-// Decides which epoch is the best.
-class Judge {
- public:
-  explicit Judge(const Trainer& trainer, bool has_loss) : metric_(trainer.metric()) {
-    const std::string reason = trainer.undefined_reason(Split::kValid, metric_);
-    if (reason.empty()) return;
-    reason_ = reason;
-    const bool trained = trainer.undefined_reason(Split::kTrain, metric_).empty();
-    by_ = has_loss ? By::kValidLoss : trained ? By::kTrain : By::kLast;
-  }
-
-  // More is better.
-  double score(const Metrics& metrics) const {
-    const double sign = lower_is_better(metric_) ? -1 : 1;
-    switch (by_) {
-      case By::kValid:
-        return sign * metrics.valid;
-      case By::kValidLoss:
-        return -metrics.valid_loss;
-      case By::kTrain:
-        return sign * metrics.train;
-      case By::kLast:
-        break;
-    }
-    return kUnknownMetric;
-  }
-  // An epoch that can't be judged is worse than any other, and the last of these counts.
-  bool prefers(const Metrics& metrics, const Metrics& to) const {
-    return std::isnan(score(to)) || score(metrics) > score(to);
-  }
-
-  // "valid accuracy"
-  std::string in_words() const {
-    switch (by_) {
-      case By::kValid:
-        return "valid " + shown_name(metric_);
-      case By::kValidLoss:
-        return "valid loss";
-      case By::kTrain:
-        return "train " + shown_name(metric_);
-      case By::kLast:
-        break;
-    }
-    return "its number";
-  }
-  // Why it is not the metric of the validation nodes; empty if it is.
-  const std::string& reason() const { return reason_; }
-  std::string warning() const {
-    const bool lowest = by_ == By::kValidLoss || (by_ == By::kTrain && lower_is_better(metric_));
-    const std::string what =
-        by_ == By::kLast
-            ? "the last one"
-            : fmt::format("the one with the {} {}", lowest ? "lowest" : "highest", in_words());
-    return fmt::format("{} is undefined for the validation set: {}; the best epoch is {}",
-                       shown_name(metric_), reason_, what);
-  }
-
- private:
-  enum class By { kValid, kValidLoss, kTrain, kLast };
-  Metric metric_;
-  By by_ = By::kValid;
-  std::string reason_;
-};
 
 using Clock = std::chrono::steady_clock;
 
@@ -129,6 +66,10 @@ class Run {
 
   Json execute() {
     if (transport_.rank() == 0) warn_of_mixed_columns();
+    if (options_.blocks.until.by_accuracy && !judge_.reason().empty()) {
+      fail_option("--blocks-until accuracy: {}; allowed is the number of an epoch",
+                  judge_.undefined());
+    }
     const int start = resume();
     const Json late_metrics = evaluate_late();
     on_all_ranks(transport_, [&] {
@@ -210,6 +151,7 @@ class Run {
     best_ = std::move(checkpoint.best);
     last_line_ = std::move(checkpoint.line);
     evaluation_is_due_ = checkpoint.evaluation_is_due;
+    if (checkpoint.last_on_blocks > 0) trainer().set_last_on_blocks(checkpoint.last_on_blocks);
     done_ = checkpoint.epoch;
     if (done_ > options_.optimizer.epochs) {
       fail_option("--epochs {}: the run has {} epochs already; allowed are {} or more",
@@ -224,7 +166,9 @@ class Run {
   Json evaluate_late() {
     if (!evaluation_is_due_) return Json::object();
     evaluation_is_due_ = false;
-    return to_json(evaluate(done_));
+    Json fields = to_json(evaluate(done_));
+    if (trainer().last_on_blocks() == done_) fields[kLastOnBlocks] = true;
+    return fields;
   }
 
   // The bytes of the newest one, on all ranks.
@@ -281,8 +225,14 @@ class Run {
     return first_loss_ > 0 && loss_ > kRise * first_loss_;
   }
 
+  // Without a better epoch, --blocks-until accuracy ends blocks first, and only then the run may
+  // end.
+  bool may_end_blocks() const {
+    return options_.blocks.until.by_accuracy && trainer().last_on_blocks() == 0;
+  }
   bool stopped_early() const {
-    return options_.patience > 0 && best_.evaluations_since >= options_.patience;
+    return options_.patience > 0 && !may_end_blocks() &&
+           best_.evaluations_since >= options_.patience;
   }
 
   // The wishes of this rank when an epoch is done: everybody's signals count, and the clock of rank
@@ -298,7 +248,7 @@ class Run {
   }
 
   void one_epoch(int epoch, Progress& progress) {
-    const EpochResult result = job_.run_epoch(epoch, [this] { return wishes(); });
+    EpochResult result = job_.run_epoch(epoch, [this] { return wishes(); });
     keep_calibration();
     if (!std::isfinite(result.loss)) {
       fail(ErrorKind::kDiverged,
@@ -322,6 +272,7 @@ class Run {
     const bool evaluates = due && !evaluation_is_due_;
     Metrics metrics;
     if (evaluates) metrics = evaluate(epoch);
+    if (result.blocks) result.blocks->last = epoch == trainer().last_on_blocks();
     const std::string line = metrics_line(result, evaluates ? &metrics : nullptr);
     folder_.append(line);
     progress.report(result, evaluates ? &metrics : nullptr);
@@ -341,7 +292,20 @@ class Run {
     on_all_ranks(transport_, [&] { trainer().require_finite_parameters(epoch); });
     Metrics metrics = trainer().evaluate(epoch);
     keep_best(epoch, metrics);
+    if (may_end_blocks() && best_.evaluations_since >= options_.blocks.patience) end_blocks(epoch);
     return metrics;
+  }
+
+  // Metrics, and with them the count, are those of all ranks.
+  void end_blocks(int epoch) {
+    trainer().set_last_on_blocks(epoch);
+    best_.evaluations_since = 0;
+    if (transport_.rank() != 0) return;
+    log::info(
+        "{} has not improved in {} evaluation{}: from epoch {} on, training is on the whole "
+        "graph",
+        judge_.in_words(), options_.blocks.patience, options_.blocks.patience == 1 ? "" : "s",
+        epoch + 1);
   }
 
   // Another cut has others.
@@ -354,6 +318,11 @@ class Run {
     return folder_.snapshots() != nullptr ? StateOf::kAllRanks : StateOf::kFirstRank;
   }
 
+  Checkpoint checkpoint_of(int epoch, SafetensorsFile state, const std::string& line = "") const {
+    const int last_on_blocks = options_.blocks.until.by_accuracy ? trainer().last_on_blocks() : 0;
+    return {epoch, fingerprint_, std::move(state), best_, line, evaluation_is_due_, last_on_blocks};
+  }
+
   void keep_snapshot(int epoch, const std::string& line) {
     Snapshots* const snapshots = folder_.snapshots();
     if (snapshots == nullptr) return;
@@ -364,7 +333,7 @@ class Run {
       own = trainer().state(/*optimizer=*/true, who_has_state());
     }
     if (snapshots->keeps_state()) {
-      state = to_bytes({epoch, fingerprint_, std::move(own), best_, line, evaluation_is_due_});
+      state = to_bytes(checkpoint_of(epoch, std::move(own), line));
     }
     snapshots->keep(epoch, state, trainer().exchange().state());
     snapshot_ms_.push_back(1e3 * seconds_since(begin));
@@ -379,7 +348,7 @@ class Run {
   }
 
   void keep_checkpoint(int epoch) {
-    Checkpoint checkpoint{epoch, fingerprint_, {}, best_, {}, evaluation_is_due_};
+    Checkpoint checkpoint = checkpoint_of(epoch, {});
     keep_changed_kernels();
     if (folder_.active() || trains_nodes()) checkpoint.state = trainer().state(/*optimizer=*/true);
     const bool by_rank = options_.exchange_options().keeps_rows() && transport_.size() > 1;

@@ -41,9 +41,9 @@ class BlocksTest(OneFolderTest):
 
     def test_the_commands_of_the_page(self):
         with open(PAGE, encoding="utf-8") as file:
-            lines = [line.split("  #")[0] for line in file
+            lines = [line.split("  #")[0] for line in file.read().replace("\\\n", " ").splitlines()
                      if re.match("    (mpirun|build/atoll)", line)]
-        self.assertGreater(len(lines), 3)
+        self.assertGreater(len(lines), 4)
         for number, line in enumerate(lines):
             words = shlex.split(line)
             ranks = int(words[2]) if words[0] == "mpirun" else 0
@@ -77,6 +77,30 @@ class BlocksTest(OneFolderTest):
                                    for which in ("part", "whole")), (name, field))
         self.assertEqual([epoch.get("steps") for epoch in self.epochs("exact-whole")],
                          [4, 4, 4, 4, 4, None, None])
+        self.assertEqual([epoch.get("last_on_blocks") for epoch in self.epochs("exact-whole")],
+                         [None, None, None, None, True, None, None])
+
+    def test_blocks_end_by_accuracy(self):
+        options = ["--blocks", "4", "--blocks-until", "accuracy", "--blocks-patience", "2", "--lr",
+                   "1e-12", "--norm", "none", "--lr-after-blocks", "0.02"]
+        result = run(["train", "data/arxiv", "--layers", "2", "--hidden", "16", "--backend", "cpu",
+                      *options, "--epochs", "6", "--run-dir", "ends"], self.folder, ranks=3)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("valid accuracy has not improved in 2 evaluations: from epoch 4 on, training "
+                      "is on the whole graph", result.stderr)
+        self.assertEqual(result.stderr.count("from epoch 4 on"), 1, "rank 0 says it")
+        epochs = self.epochs("ends")
+        self.assertEqual([epoch.get("steps") for epoch in epochs], [4, 4, 4, None, None, None])
+        self.assertEqual([epoch.get("last_on_blocks") for epoch in epochs],
+                         [None, None, True, None, None, None])
+        self.assertLess(epochs[5]["loss"], epochs[3]["loss"])
+        self.succeed("generate", "sbm", "--nodes", "300", "--features", "4", "--classes", "3",
+                     "--out", "no-valid")
+        self.succeed("split", "no-valid", "--split", ".8,0,.2", "--replace")
+        message = self.refuse("train", "no-valid", "--blocks", "4", "--blocks-until", "accuracy",
+                              "--run-dir", "none")
+        self.assertIn("--blocks-until accuracy: accuracy is undefined for the validation set",
+                      message)
 
     def test_what_bench_says(self):
         bench = ["bench", *TRAIN[1:], "--blocks", "5", "--warmup", "1", "--epochs", "3", "--profile",
@@ -97,6 +121,21 @@ class BlocksTest(OneFolderTest):
         self.assertRegex(self.succeed("evaluate", "whole", "data/arxiv"),
                          rf"accuracy +train 0.\d+ +valid {valid:.4f} ")
 
+    def test_communities_of_before_are_pruned(self):
+        self.succeed("generate", "sbm", "--nodes", "300", "--features", "4", "--classes", "3",
+                     "--out", "changed")
+        train = ["train", "changed", "--blocks", "4", "--epochs", "1", "--run-dir"]
+        self.succeed(*train, "before")
+        self.assertIn("removed 0 folders", self.succeed("partition", "changed", "--prune"))
+        first, = os.listdir(os.path.join(self.folder, "changed/communities"))
+        self.succeed("split", "changed", "--split", ".5,.3,.2", "--replace")
+        self.succeed(*train, "after")
+        removed = self.succeed("partition", "changed", "--prune")
+        self.assertIn(f"changed/communities/{first}", removed)
+        self.assertIn("removed 1 folder,", removed)
+        second, = os.listdir(os.path.join(self.folder, "changed/communities"))
+        self.assertNotEqual(first, second)
+
     def test_contradictions_are_named(self):
         with open(os.path.join(self.folder, "plan.json"), "w", encoding="utf-8") as file:
             file.write("{}")
@@ -108,6 +147,20 @@ class BlocksTest(OneFolderTest):
                 (["--block-kind", "random"], ["--block-kind random", "--blocks 2 or more"]),
                 (["--blocks", "4", "--block-kind", "metis"], ["metis", "communities", "random"]),
                 (["--blocks-until", "3"], ["--blocks-until 3", "--blocks 2 or more"]),
+                (["--blocks-until", "accuracy"], ["--blocks-until accuracy", "--blocks 2 or more"]),
+                (["--blocks-patience", "2"], ["--blocks-patience 2", "--blocks 2 or more"]),
+                (["--lr-after-blocks", "0.1"], ["--lr-after-blocks 0.1", "--blocks 2 or more"]),
+                (["--blocks", "4", "--blocks-until", "soon"],
+                 ["--blocks-until", "soon", "0 to 10000000", "accuracy"]),
+                (["--blocks", "4", "--blocks-until", "-1"], ["--blocks-until", "-1"]),
+                (["--blocks", "4", "--blocks-until", "accuracy", "--eval-every", "0"],
+                 ["--blocks-until accuracy", "--eval-every must be at least 1"]),
+                (["--blocks", "4", "--blocks-until", "9", "--blocks-patience", "2"],
+                 ["--blocks-patience 2", "--blocks-until 9", "--blocks-until accuracy"]),
+                (["--blocks", "4", "--lr-after-blocks", "0.1"],
+                 ["--lr-after-blocks 0.1", "--blocks-until E", "accuracy"]),
+                (["--blocks", "4", "--blocks-until", "3", "--lr-after-blocks", "-1"],
+                 ["--lr-after-blocks", "-1"]),
                 (["--blocks", "4", "--exchange", "stale"], ["--blocks 4", "--exchange stale", "quantized"]),
                 (["--blocks", "4", "--bits", "8", "--schedule", "pipelined"],
                  ["--blocks 4", "--exchange quantized, pipelined"]),
@@ -130,6 +183,10 @@ class BlocksTest(OneFolderTest):
         result = run(["bench", *TRAIN[1:], "--compare", "exact,none", "--blocks", "4"], self.folder)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("--blocks", result.stderr)
+        for until in ("3", "accuracy"):
+            result = run(["bench", *TRAIN[1:], "--blocks", "4", "--blocks-until", until], self.folder)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(f"--blocks-until {until}: found in bench", result.stderr)
         self.succeed("split", "data/arxiv", "--links", "--out", "links")
         result = run(["train", "links", "--blocks", "4", "--run-dir", "none"], self.folder)
         self.assertEqual(result.returncode, 2, result.stderr)

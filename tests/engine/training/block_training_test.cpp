@@ -8,13 +8,13 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <sstream>
 
 #include "base/files.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "engine/training/block_dealing.hpp"
 #include "engine/training/network_state.hpp"
 #include "engine/training/training_run.hpp"
+#include "tests/engine/training/block_options.hpp"
 #include "tests/engine/training/example_runs.hpp"
 #include "tests/engine/training/loss_bounds.hpp"
 #include "tests/support/thrown_error.hpp"
@@ -23,15 +23,6 @@ namespace atl {
 namespace {
 
 using ::testing::HasSubstr;
-
-TrainOptions block_options(const std::string& model, int blocks,
-                           BlockKind kind = BlockKind::kCommunities) {
-  TrainOptions options = small_options();
-  options.model.kind = model;
-  options.blocks.count = blocks;
-  options.blocks.kind = kind;
-  return options;
-}
 
 // --- any number of ranks -----------------------------------------------------------------------
 
@@ -372,10 +363,10 @@ TEST(BlockTraining, OfPiecesThatAreAlikeMakesTheStepsOfTheWholeGraph) {
     const RunResult found = run_epochs(dataset, ranks, options, 1, 3);
     EXPECT_LT(largest_distance(found.state, expected.state), 1e-5) << ranks;
     // Then whole epochs go on from there, as the 7th and 8th step.
-    options.blocks.until = 3;
+    options.blocks.until.epoch = 3;
     const RunResult later = run_epochs(dataset, ranks, options, 1, 5);
     EXPECT_LT(largest_distance(later.state, run_epochs(dataset, 1, plain, 1, 8).state), 2e-5);
-    options.blocks.until = 0;
+    options.blocks.until.epoch = 0;
   }
 }
 
@@ -406,13 +397,42 @@ TEST(BlockTraining, CountsTheStepsThatAreMade) {
   const TempDir dir;
   const std::filesystem::path dataset = make_cliques(dir, Task::kSingleLabel);
   TrainOptions options = block_options("sage", 64);
-  options.blocks.until = 2;
+  options.blocks.until.epoch = 2;
   run_local_ranks(2, 30, [&](Transport& transport) {
     RankJob job(transport, dataset, {}, options);
     for (int epoch = 1; epoch <= 3; ++epoch) job.run_epoch(epoch);
     const SafetensorsFile state = job.trainer().state(/*optimizer=*/true);
     EXPECT_EQ(steps_of(state, "the state"), 28 + 28 + 1);
   });
+}
+
+// From weights that another run with that rate may have left, too.
+TEST(BlockTraining, GoesOnWithTheRateAfterBlocks) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  for (const LearningRateSchedule schedule :
+       {LearningRateSchedule::kConstant, LearningRateSchedule::kCosine,
+        LearningRateSchedule::kStep}) {
+    TrainOptions options = block_options("sage", 3);
+    options.optimizer.schedule = schedule;
+    options.optimizer.step_epochs = 1;
+    options.optimizer.warmup_epochs = 4;
+    options.optimizer.learning_rate = 0.005;
+    options.optimizer.parameter_groups = "layers.0.*: lr=0.001";
+    options.blocks.until.epoch = 2;
+    const SafetensorsFile on_blocks = run_epochs(dataset, 2, options, 1, 2).state;
+    const RunResult same = run_epochs(dataset, 2, options, 1, 4);
+    TrainOptions higher = options;
+    higher.optimizer.learning_rate = 0.02;
+    higher.optimizer.parameter_groups = "layers.0.*: lr=0.004";
+    const RunResult expected = run_epochs(dataset, 2, higher, 3, 4, on_blocks);
+    options.blocks.rate_after = 0.02;
+    const RunResult found = run_epochs(dataset, 2, options, 1, 4);
+    EXPECT_EQ(found.losses[3], expected.losses[1]);
+    EXPECT_TRUE(same_tensors(found.state, expected.state));
+    EXPECT_TRUE(same_tensors(run_epochs(dataset, 2, options, 1, 2).state, on_blocks));
+    EXPECT_FALSE(same_tensors(found.state, same.state));
+  }
 }
 
 TEST(BlockTraining, SendsTheBytesOfTheFormula) {
@@ -439,96 +459,7 @@ TEST(BlockTraining, SendsTheBytesOfTheFormula) {
   });
 }
 
-// --- whole runs --------------------------------------------------------------------------------
-
-class BlockRuns : public ::testing::Test {
- protected:
-  void run(const std::string& name, int epochs, bool resume, TrainOptions options) const {
-    options.checkpoint_every = 1;
-    options.optimizer.epochs = epochs;
-    options.start = resume ? RunStart::kResume : RunStart::kFresh;
-    options.run_dir = dir_.path() / name;
-    run_local_ranks(2, 30, [&](Transport& transport) {
-      TrainOptions own = options;
-      const auto folder = open_run_folder(transport, own);
-      RankJob job(transport, dataset_, PartitionOptions{}, own);
-      train(own, {{}, "commit", dataset_.string()}, job, transport, *folder);
-    });
-  }
-  std::vector<Json> lines(const std::string& name, const char* field) const {
-    std::vector<Json> result;
-    std::istringstream text(read_text(dir_.path() / name / "metrics.jsonl"));
-    for (std::string line; std::getline(text, line);) {
-      result.push_back(Json::parse(line).value(field, Json()));
-    }
-    return result;
-  }
-
-  TempDir dir_;
-  std::filesystem::path dataset_ = make_sbm(dir_, true);
-};
-
-TEST_F(BlockRuns, GoOnBitForBit) {
-  for (const std::string exchange : {"exact", "quantized"}) {
-    TrainOptions options = block_options("sage", 3);
-    options.blocks.until = 4;
-    options.exchange = exchange;
-    options.message_bits.bits = parse_bits("4");
-    const std::string whole = exchange + "-whole";
-    run(whole, 6, false, options);
-    for (const int stop : {1, 4, 5}) {
-      const std::string name = fmt::format("{}-{}", exchange, stop);
-      run(name, stop, false, options);
-      run(name, 6, true, options);
-      EXPECT_TRUE(read_text(dir_.path() / name / "model.safetensors") ==
-                  read_text(dir_.path() / whole / "model.safetensors"))
-          << name;
-      for (const char* field : {"loss", "valid", "valid_loss", "steps", "edges_kept"}) {
-        EXPECT_EQ(lines(name, field), lines(whole, field)) << name << " " << field;
-      }
-    }
-    EXPECT_EQ(lines(whole, "steps"), (std::vector<Json>{3, 3, 3, 3, nullptr, nullptr}));
-    const std::vector<Json> kept = lines(whole, "edges_kept");
-    EXPECT_NE(kept[0], kept[1]) << "every epoch deals anew";
-    EXPECT_TRUE(kept[4].is_null());
-  }
-  EXPECT_NE(lines("exact-whole", "loss"), lines("quantized-whole", "loss"));
-}
-
-// A step is worth as much as an epoch of the whole graph.
-TEST_F(BlockRuns, LearnFaster) {
-  TrainOptions options = block_options("gcn", 4);
-  run("blocks", 4, false, options);
-  options.blocks = {};
-  run("whole", 4, false, options);
-  EXPECT_GT(lines("blocks", "valid")[3].get<double>(),
-            lines("whole", "valid")[3].get<double>() + 0.05);
-}
-
-TEST_F(BlockRuns, AreRefusedUnderOtherBlocks) {
-  TrainOptions options = block_options("gcn", 4);
-  run("other", 2, false, options);
-  options.blocks.count = 5;
-  const Error error = thrown_error([&] { run("other", 4, true, options); });
-  EXPECT_EQ(error.kind(), ErrorKind::kInput);
-  EXPECT_THAT(error.what(), HasSubstr("blocks"));
-}
-
-TEST_F(BlockRuns, TakeMemoryForABlockAndNoMore) {
-  const auto bytes_of = [&](int blocks, int until) {
-    TrainOptions options = block_options("gcn", blocks);
-    options.model.hidden = 64;
-    options.blocks.until = until;
-    std::int64_t bytes = 0;
-    run_local_ranks(1, 30, [&](Transport& transport) {
-      RankJob job(transport, dataset_, PartitionOptions{}, options);
-      bytes = job.trainer().bytes_needed();
-    });
-    return bytes;
-  };
-  EXPECT_LT(bytes_of(8, 0), bytes_of(0, 0)) << "values of the whole graph are for evaluation alone";
-  EXPECT_GT(bytes_of(8, 3), bytes_of(0, 0)) << "those of the last epochs, and a block";
-}
+// --- what is refused ----------------------------------------------------------------------------
 
 TEST(BlockTraining, RefusesWhatItCanNot) {
   const auto message = [](const std::function<void(TrainOptions&)>& change) {
@@ -541,7 +472,7 @@ TEST(BlockTraining, RefusesWhatItCanNot) {
   EXPECT_THAT(message([](TrainOptions& o) { o.blocks.count = 1; }), HasSubstr("--blocks 1"));
   EXPECT_THAT(message([](TrainOptions& o) {
                 o.blocks.count = 0;
-                o.blocks.until = 3;
+                o.blocks.until.epoch = 3;
               }),
               HasSubstr("--blocks-until 3"));
   EXPECT_THAT(message([](TrainOptions& o) {
@@ -549,6 +480,15 @@ TEST(BlockTraining, RefusesWhatItCanNot) {
                 o.blocks.kind = BlockKind::kRandom;
               }),
               HasSubstr("--block-kind random"));
+  EXPECT_THAT(message([](TrainOptions& o) {
+                o.blocks.until.by_accuracy = true;
+                o.eval_every = 0;
+              }),
+              HasSubstr("--blocks-until accuracy: needs evaluations"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.blocks.patience = 5; }),
+              HasSubstr("--blocks-patience 5"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.blocks.rate_after = 0.1; }),
+              HasSubstr("--lr-after-blocks 0.1"));
   for (const std::string mode : {"stale", "sampled", "periodic", "skip", "compensated"}) {
     EXPECT_THAT(message([&](TrainOptions& o) {
                   o.exchange = mode;

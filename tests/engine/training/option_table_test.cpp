@@ -84,6 +84,20 @@ TEST(Fingerprint, HoldsOptionsOfTheOptimizerWhereTheyDiffer) {
                                    R"("clip-norm":1.0,"parameter-groups":"layers.*: lr=0.5",)"));
 }
 
+TEST(Fingerprint, HoldsWhereBlocksEnd) {
+  TrainOptions options;
+  options.blocks.count = 8;
+  EXPECT_THAT(recorded(options), ::testing::HasSubstr(R"("blocks":8,"block-kind":"communities",)"
+                                                      R"("blocks-until":"0","seed":1)"));
+  options.blocks.until.epoch = 20;
+  options.blocks.rate_after = 0.02;
+  EXPECT_THAT(recorded(options),
+              ::testing::HasSubstr(R"("blocks-until":"20","lr-after-blocks":0.02,"seed":1)"));
+  options.blocks.until = {.by_accuracy = true};
+  EXPECT_THAT(recorded(options), ::testing::HasSubstr(R"("blocks-until":"accuracy",)"
+                                                      R"("blocks-patience":3,"lr-after-blocks")"));
+}
+
 TEST(TrainOptionTable, NamesAreThereOnce) {
   std::set<std::string> names;
   for (const auto& row : train_options()) {
