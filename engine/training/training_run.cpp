@@ -320,7 +320,13 @@ class Run {
 
   Checkpoint checkpoint_of(int epoch, SafetensorsFile state, const std::string& line = "") const {
     const int last_on_blocks = options_.blocks.until.by_accuracy ? trainer().last_on_blocks() : 0;
-    return {epoch, fingerprint_, std::move(state), best_, line, evaluation_is_due_, last_on_blocks};
+    return {.epoch = epoch,
+            .fingerprint = fingerprint_,
+            .state = std::move(state),
+            .best = best_,
+            .line = line,
+            .evaluation_is_due = evaluation_is_due_,
+            .last_on_blocks = last_on_blocks};
   }
 
   void keep_snapshot(int epoch, const std::string& line) {
@@ -351,7 +357,8 @@ class Run {
     Checkpoint checkpoint = checkpoint_of(epoch, {});
     keep_changed_kernels();
     if (folder_.active() || trains_nodes()) checkpoint.state = trainer().state(/*optimizer=*/true);
-    const bool by_rank = options_.exchange_options().keeps_rows() && transport_.size() > 1;
+    const bool by_rank = options_.exchange_options().keeps_rows() && transport_.size() > 1 &&
+                         !options_.run_dir.empty();
     if (by_rank) {
       on_all_ranks(transport_, [&] { folder_.require_held(); });
       checkpoint.rank_files =
