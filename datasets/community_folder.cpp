@@ -30,11 +30,16 @@ Json identity_of(const Dataset& dataset, int count) {
           {"directed", info.directed},  {"dataset", info.checksum}};
 }
 
-std::vector<std::int32_t> read_communities(const fs::path& folder, const Dataset& dataset,
-                                           int count) {
+Json read_description(const fs::path& folder) {
+  Json json = read_json(folder / kCommunityList);
+  check_seal(json, folder / kCommunityList);
+  return json;
+}
+
+// The entry of the array in the list of communities that are of this dataset and number.
+Json entry_of_array(const fs::path& folder, const Dataset& dataset, int count) {
   const fs::path list = folder / kCommunityList;
-  Json json = read_json(list);
-  check_seal(json, list);
+  const Json json = read_description(folder);
   const Json identity = identity_of(dataset, count);
   for (const auto& [field, value] : identity.items()) {
     const auto found = json_field<Json>(json, field.c_str(), list);
@@ -42,8 +47,13 @@ std::vector<std::int32_t> read_communities(const fs::path& folder, const Dataset
     fail_input("{}: field '{}' is {}; {} expected", list.string(), field, found.dump(),
                value.dump());
   }
+  return json_field<Json>(json, "file", list);
+}
+
+std::vector<std::int32_t> read_communities(const fs::path& folder, const Dataset& dataset,
+                                           int count) {
   const fs::path file = folder / kCommunityFile;
-  check_file(file, json_field<Json>(json, "file", list), list);
+  check_file(file, entry_of_array(folder, dataset, count), folder / kCommunityList);
   const NpyFile array(file);
   array.require_shape(std::vector<std::int64_t>{dataset.info().nodes});
   const auto values = array.values<std::int32_t>();
@@ -55,6 +65,7 @@ void write_communities(const fs::path& folder, const Dataset& dataset, int count
   AtomicFolder target(folder, /*replace=*/true);
   write_npy(target.path() / kCommunityFile, communities);
   Json json = identity_of(dataset, count);
+  json["name"] = dataset.info().name;
   json["file"] = describe_file(target.path() / kCommunityFile);
   add_seal(json);
   write_json(target.path() / kCommunityList, json);
@@ -63,9 +74,13 @@ void write_communities(const fs::path& folder, const Dataset& dataset, int count
 
 }  // namespace
 
+fs::path communities_folder(const Dataset& dataset, const fs::path& parts_dir) {
+  return (parts_dir.empty() ? dataset.folder() : parts_dir) / "communities";
+}
+
 fs::path community_folder(const Dataset& dataset, int count, const fs::path& parts_dir) {
   const std::string text = identity_of(dataset, count).dump();
-  return (parts_dir.empty() ? dataset.folder() : parts_dir) / "communities" /
+  return communities_folder(dataset, parts_dir) /
          fmt::format("{}-{:08x}", count, static_cast<std::uint32_t>(checksum(text)));
 }
 
@@ -89,6 +104,22 @@ std::vector<std::int32_t> ensure_communities(const Dataset& dataset, int count,
         error.what());
   }
   return communities;
+}
+
+std::string owner_of_communities(const fs::path& folder) {
+  return json_field<std::string>(read_description(folder), "name", folder / kCommunityList);
+}
+
+void check_communities(const fs::path& folder, const Dataset& dataset, const fs::path& parts_dir,
+                       bool every_byte) {
+  const fs::path list = folder / kCommunityList;
+  const int count = json_field<int>(read_description(folder), "count", list);
+  const Json entry = entry_of_array(folder, dataset, count);
+  if (folder.filename() != community_folder(dataset, count, parts_dir).filename()) {
+    fail_input("the folder was renamed: training doesn't find it");
+  }
+  const fs::path file = folder / kCommunityFile;
+  every_byte ? check_file(file, entry, list) : check_file_size(file, entry, list);
 }
 
 }  // namespace atl

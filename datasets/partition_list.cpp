@@ -14,6 +14,7 @@
 #include "base/file_lock.hpp"
 #include "base/files.hpp"
 #include "base/memory.hpp"
+#include "datasets/community_folder.hpp"
 #include "datasets/file_list.hpp"
 #include "datasets/partition_folder.hpp"
 
@@ -23,15 +24,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// P-method-objective-HASH, and what AtomicFolder makes of it while it is being written.
-const std::regex kPartitionName(R"(\d+-[a-z]+-[a-z]+-[0-9a-f]{8})");
-const std::regex kTemporaryName(R"(\d+-[a-z]+-[a-z]+-[0-9a-f]{8}\.tmp-.+)");
 const std::regex kOwnFile(R"((partition|quality)\.json(\.tmp.*)?)");
 const std::regex kShardName(R"(part-\d+)");
 const std::regex kShardFile(
     R"((shard\.json|((inner_ids|in_degree|out_degree|has_self_loop|node_types|features|labels|split)|)"
     R"((forward|backward)_(row_ptr|col_idx|values|edge_types|edge_features|split|recv_offset|)"
     R"(send_offset|send_rows|halo_ids))\.npy)(\.tmp.*)?)");
+const std::regex kCommunitiesFile(R"(communities\.(json|npy)(\.tmp.*)?)");
 
 bool has_name(const fs::path& path, const std::regex& pattern) {
   return std::regex_match(path.filename().string(), pattern);
@@ -50,8 +49,9 @@ bool is_abandoned(const fs::path& folder, std::int64_t written) {
   return lock && try_lock(lock.get()) == LockResult::kTaken;
 }
 
-// The first thing below `folder` that this program doesn't write there; empty: none.
-fs::path foreign_entry(const fs::path& folder) {
+// The first thing below the folder of a partition that this program doesn't write there; empty:
+// none.
+fs::path foreign_to_partition(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const fs::file_status status = entry.symlink_status();
     if (fs::is_directory(status) && has_name(entry.path(), kShardName)) {
@@ -67,6 +67,34 @@ fs::path foreign_entry(const fs::path& folder) {
   return {};
 }
 
+fs::path foreign_to_communities(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const bool ours =
+        fs::is_regular_file(entry.symlink_status()) && has_name(entry.path(), kCommunitiesFile);
+    if (!ours) return entry.path();
+  }
+  return {};
+}
+
+// A kind of folder: its name and what AtomicFolder makes of it while it is being written, the file
+// that describes it, and how to find what is not of it.
+struct FolderKind {
+  const char* what;
+  std::regex name;
+  std::regex temporary;
+  const char* list;
+  fs::path (*foreign)(const fs::path& folder);
+};
+
+// P-method-objective-HASH
+const FolderKind kPartitionFolder{"a partition", std::regex(R"(\d+-[a-z]+-[a-z]+-[0-9a-f]{8})"),
+                                  std::regex(R"(\d+-[a-z]+-[a-z]+-[0-9a-f]{8}\.tmp-.+)"),
+                                  "partition.json", foreign_to_partition};
+// COUNT-HASH
+const FolderKind kCommunitiesFolder{"communities", std::regex(R"(\d+-[0-9a-f]{8})"),
+                                    std::regex(R"(\d+-[0-9a-f]{8}\.tmp-.+)"), "communities.json",
+                                    foreign_to_communities};
+
 std::int64_t bytes_below(const fs::path& folder) {
   std::int64_t bytes = 0;
   std::error_code error;
@@ -78,9 +106,9 @@ std::int64_t bytes_below(const fs::path& folder) {
   return bytes;
 }
 
-std::int64_t seconds_written(const fs::path& folder) {
+std::int64_t seconds_written(const fs::path& folder, const char* list) {
   struct stat status {};
-  const bool described = ::stat((folder / "partition.json").c_str(), &status) == 0;
+  const bool described = ::stat((folder / list).c_str(), &status) == 0;
   if (!described && ::stat(folder.c_str(), &status) != 0) return 0;
   return status.st_mtime;
 }
@@ -114,10 +142,24 @@ void check_files(const fs::path& folder, const Json& description, bool every_byt
   }
 }
 
-// Fills in what partition.json says and whether training can use it.
-void inspect(PartitionEntry& entry, const Dataset& dataset, bool shared, bool every_byte) {
-  const fs::path file = entry.folder / "partition.json";
+// look() throws where training can't use it.
+template <typename Look>
+void inspect(PartitionEntry& entry, const Look& look) {
   try {
+    look();
+  } catch (const Error& error) {
+    entry.stale = error.what();
+    // Inside the folder's own line paths from there say enough.
+    const std::string prefix = entry.folder.string() + "/";
+    if (entry.stale.starts_with(prefix)) entry.stale.erase(0, prefix.size());
+  }
+}
+
+// Fills in what partition.json says and whether training can use it.
+void inspect_partition(PartitionEntry& entry, const Dataset& dataset, bool shared,
+                       bool every_byte) {
+  const fs::path file = entry.folder / "partition.json";
+  inspect(entry, [&] {
     const Json description = read_partition_description(entry.folder);
     const auto options = json_field<Json>(description, "options", file);
     entry.options = unusual_options(options);
@@ -132,38 +174,58 @@ void inspect(PartitionEntry& entry, const Dataset& dataset, bool shared, bool ev
       fail_input("the folder was renamed: training doesn't find it");
     }
     check_files(entry.folder, description, every_byte);
-  } catch (const Error& error) {
-    entry.stale = error.what();
-    // Inside the folder's own line paths from there say enough.
-    const std::string prefix = entry.folder.string() + "/";
-    if (entry.stale.starts_with(prefix)) entry.stale.erase(0, prefix.size());
-  }
+  });
 }
 
-PartitionEntry describe(const fs::path& folder, const Dataset& dataset, bool shared,
-                        bool every_byte) {
+void inspect_communities(PartitionEntry& entry, const Dataset& dataset, const fs::path& parts_dir,
+                         bool every_byte) {
+  inspect(entry, [&] {
+    const std::string owner = owner_of_communities(entry.folder);
+    if (!parts_dir.empty() && owner != dataset.info().name) {
+      entry.kept = fmt::format("of dataset {}", owner);
+      return;
+    }
+    check_communities(entry.folder, dataset, parts_dir, every_byte);
+  });
+}
+
+// The number that the folder's name begins with.
+int leading_number(const std::string& name) {
+  return std::stoi(name.substr(0, std::min<std::size_t>(name.find('-'), 9)));
+}
+
+// The folders of that kind in `place`, by name.
+std::vector<fs::path> folders_of(const fs::path& place, const FolderKind& kind) {
+  std::vector<fs::path> folders;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(place, error)) {
+    const bool named = has_name(entry.path(), kind.name) || has_name(entry.path(), kind.temporary);
+    if (named && fs::is_directory(entry.symlink_status(error))) folders.push_back(entry.path());
+  }
+  std::ranges::sort(folders);
+  return folders;
+}
+
+// look(entry) inspects a folder that is no left-over.
+template <typename Look>
+PartitionEntry describe(const fs::path& folder, const FolderKind& kind, const Look& look) {
   PartitionEntry entry;
   entry.folder = folder;
-  const std::string name = folder.filename().string();
-  entry.parts = std::stoi(name.substr(0, std::min<std::size_t>(name.find('-'), 9)));
-  entry.method = name.substr(name.find('-') + 1);
-  entry.method.resize(entry.method.find('-', entry.method.find('-') + 1));
+  entry.parts = leading_number(folder.filename().string());
   entry.bytes = bytes_below(folder);
-  entry.written = seconds_written(folder);
-  if (has_name(folder, kTemporaryName)) {
-    if (is_abandoned(folder, entry.written)) {
-      entry.stale = "left over from an interrupted cut";
-    } else {
-      entry.kept = "being written";
-    }
+  entry.written = seconds_written(folder, kind.list);
+  if (!has_name(folder, kind.temporary)) {
+    look(entry);
+  } else if (is_abandoned(folder, entry.written)) {
+    entry.stale = "left over from an interrupted cut";
   } else {
-    inspect(entry, dataset, shared, every_byte);
+    entry.kept = "being written";
   }
   if (entry.stale.empty()) return entry;
-  const fs::path foreign = foreign_entry(folder);
+  const fs::path foreign = kind.foreign(folder);
   if (!foreign.empty()) {
-    entry.kept = fmt::format("holds {}, which is not of a partition",
-                             foreign.lexically_relative(folder).string());
+    entry.kept = fmt::format("holds {}, which is not of {}",
+                             foreign.lexically_relative(folder).string(), kind.what);
   }
   return entry;
 }
@@ -172,18 +234,28 @@ PartitionEntry describe(const fs::path& folder, const Dataset& dataset, bool sha
 
 std::vector<PartitionEntry> list_partitions(const Dataset& dataset, const PartitionOptions& options,
                                             bool every_byte) {
-  std::vector<fs::path> folders;
-  std::error_code error;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(parts_folder(dataset, options), error)) {
-    const bool named =
-        has_name(entry.path(), kPartitionName) || has_name(entry.path(), kTemporaryName);
-    if (named && fs::is_directory(entry.symlink_status(error))) folders.push_back(entry.path());
-  }
-  std::ranges::sort(folders);
   std::vector<PartitionEntry> entries;
-  for (const fs::path& folder : folders) {
-    entries.push_back(describe(folder, dataset, !options.parts_dir.empty(), every_byte));
+  const auto look = [&](PartitionEntry& entry) {
+    inspect_partition(entry, dataset, !options.parts_dir.empty(), every_byte);
+  };
+  for (const fs::path& folder : folders_of(parts_folder(dataset, options), kPartitionFolder)) {
+    PartitionEntry& entry = entries.emplace_back(describe(folder, kPartitionFolder, look));
+    const std::string name = folder.filename().string();
+    entry.method = name.substr(name.find('-') + 1);
+    entry.method.resize(entry.method.find('-', entry.method.find('-') + 1));
+  }
+  return entries;
+}
+
+std::vector<PartitionEntry> list_communities(const Dataset& dataset,
+                                             const PartitionOptions& options, bool every_byte) {
+  std::vector<PartitionEntry> entries;
+  const fs::path place = communities_folder(dataset, options.parts_dir);
+  const auto look = [&](PartitionEntry& entry) {
+    inspect_communities(entry, dataset, options.parts_dir, every_byte);
+  };
+  for (const fs::path& folder : folders_of(place, kCommunitiesFolder)) {
+    entries.emplace_back(describe(folder, kCommunitiesFolder, look)).method = "communities";
   }
   return entries;
 }

@@ -33,6 +33,10 @@ struct PartitionEntry {
 std::vector<PartitionEntry> list_partitions(const Dataset& dataset, const PartitionOptions& options,
                                             bool every_byte);
 
+// The same of communities (community_folder.hpp): `parts` is their number, `method` "communities".
+std::vector<PartitionEntry> list_communities(const Dataset& dataset,
+                                             const PartitionOptions& options, bool every_byte);
+
 // Removes the folder of an entry that is `removable`. Throws Error{kInput} if it can't be.
 void remove_partition(const PartitionEntry& entry);
 

@@ -58,7 +58,10 @@ void run_list(const Dataset& dataset, const PartitionOptions& options, bool json
 void run_prune(const Dataset& dataset, const PartitionOptions& options, bool dry_run) {
   std::int64_t bytes = 0;
   int removed = 0;
-  for (const PartitionEntry& entry : list_partitions(dataset, options, /*every_byte=*/true)) {
+  std::vector<PartitionEntry> entries = list_partitions(dataset, options, /*every_byte=*/true);
+  const auto communities = list_communities(dataset, options, /*every_byte=*/true);
+  entries.insert(entries.end(), communities.begin(), communities.end());
+  for (const PartitionEntry& entry : entries) {
     if (entry.stale.empty()) continue;
     const std::string folder = entry.folder.string();
     if (!entry.removable()) {
@@ -133,9 +136,11 @@ void add_partition_command(CLI::App& app) {
           ->excludes(parts);
   CLI::Option* prune =
       command
-          ->add_flag("--prune", arguments->prune,
-                     "Only remove partitions that are damaged, of an older version of the program "
-                     "or of the dataset before it changed, and what interrupted cuts left")
+          ->add_flag(
+              "--prune", arguments->prune,
+              "Only remove partitions, and communities of train --blocks, that are damaged, of "
+              "an older version of the program or of the dataset before it changed, and "
+              "what interrupted cuts left")
           ->excludes(parts)
           ->excludes(list);
   command->add_flag("--dry-run", arguments->dry_run, "With --prune: say what it would remove")

@@ -121,6 +121,21 @@ class BlocksTest(OneFolderTest):
         self.assertRegex(self.succeed("evaluate", "whole", "data/arxiv"),
                          rf"accuracy +train 0.\d+ +valid {valid:.4f} ")
 
+    def test_communities_of_before_are_pruned(self):
+        self.succeed("generate", "sbm", "--nodes", "300", "--features", "4", "--classes", "3",
+                     "--out", "changed")
+        train = ["train", "changed", "--blocks", "4", "--epochs", "1", "--run-dir"]
+        self.succeed(*train, "before")
+        self.assertIn("removed 0 folders", self.succeed("partition", "changed", "--prune"))
+        first, = os.listdir(os.path.join(self.folder, "changed/communities"))
+        self.succeed("split", "changed", "--split", ".5,.3,.2", "--replace")
+        self.succeed(*train, "after")
+        removed = self.succeed("partition", "changed", "--prune")
+        self.assertIn(f"changed/communities/{first}", removed)
+        self.assertIn("removed 1 folder,", removed)
+        second, = os.listdir(os.path.join(self.folder, "changed/communities"))
+        self.assertNotEqual(first, second)
+
     def test_contradictions_are_named(self):
         with open(os.path.join(self.folder, "plan.json"), "w", encoding="utf-8") as file:
             file.write("{}")
