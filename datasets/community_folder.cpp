@@ -30,7 +30,7 @@ Json identity_of(const Dataset& dataset, int count) {
           {"directed", info.directed},  {"dataset", info.checksum}};
 }
 
-Json read_list(const fs::path& folder) {
+Json read_description(const fs::path& folder) {
   Json json = read_json(folder / kCommunityList);
   check_seal(json, folder / kCommunityList);
   return json;
@@ -39,7 +39,7 @@ Json read_list(const fs::path& folder) {
 // The entry of the array in the list of communities that are of this dataset and number.
 Json entry_of_array(const fs::path& folder, const Dataset& dataset, int count) {
   const fs::path list = folder / kCommunityList;
-  const Json json = read_list(folder);
+  const Json json = read_description(folder);
   const Json identity = identity_of(dataset, count);
   for (const auto& [field, value] : identity.items()) {
     const auto found = json_field<Json>(json, field.c_str(), list);
@@ -107,13 +107,13 @@ std::vector<std::int32_t> ensure_communities(const Dataset& dataset, int count,
 }
 
 std::string owner_of_communities(const fs::path& folder) {
-  return json_field<std::string>(read_list(folder), "name", folder / kCommunityList);
+  return json_field<std::string>(read_description(folder), "name", folder / kCommunityList);
 }
 
 void check_communities(const fs::path& folder, const Dataset& dataset, const fs::path& parts_dir,
                        bool every_byte) {
   const fs::path list = folder / kCommunityList;
-  const int count = json_field<int>(read_list(folder), "count", list);
+  const int count = json_field<int>(read_description(folder), "count", list);
   const Json entry = entry_of_array(folder, dataset, count);
   if (folder.filename() != community_folder(dataset, count, parts_dir).filename()) {
     fail_input("the folder was renamed: training doesn't find it");

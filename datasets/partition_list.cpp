@@ -195,7 +195,7 @@ int leading_number(const std::string& name) {
 }
 
 // The folders of that kind in `place`, by name.
-std::vector<fs::path> folders_in(const fs::path& place, const FolderKind& kind) {
+std::vector<fs::path> folders_of(const fs::path& place, const FolderKind& kind) {
   std::vector<fs::path> folders;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(place, error)) {
@@ -238,7 +238,7 @@ std::vector<PartitionEntry> list_partitions(const Dataset& dataset, const Partit
   const auto look = [&](PartitionEntry& entry) {
     inspect_partition(entry, dataset, !options.parts_dir.empty(), every_byte);
   };
-  for (const fs::path& folder : folders_in(parts_folder(dataset, options), kPartitionFolder)) {
+  for (const fs::path& folder : folders_of(parts_folder(dataset, options), kPartitionFolder)) {
     PartitionEntry& entry = entries.emplace_back(describe(folder, kPartitionFolder, look));
     const std::string name = folder.filename().string();
     entry.method = name.substr(name.find('-') + 1);
@@ -254,7 +254,7 @@ std::vector<PartitionEntry> list_communities(const Dataset& dataset,
   const auto look = [&](PartitionEntry& entry) {
     inspect_communities(entry, dataset, options.parts_dir, every_byte);
   };
-  for (const fs::path& folder : folders_in(place, kCommunitiesFolder)) {
+  for (const fs::path& folder : folders_of(place, kCommunitiesFolder)) {
     entries.emplace_back(describe(folder, kCommunitiesFolder, look)).method = "communities";
   }
   return entries;
