@@ -46,7 +46,7 @@ void check_mpi(int code, const char* call) {
 }
 
 void MpiTransfer::post_next(int peer) {
-  constexpr int kMostUnderWay = 4;
+  constexpr int kMostUnderWay = 8;
   auto& queue = queued[static_cast<std::size_t>(peer)];
   Sending& now = sending[static_cast<std::size_t>(peer)];
   while (!queue.empty() && now.chunks < kMostUnderWay) {

@@ -28,9 +28,9 @@ TEST(MpiTransport, HoldsChunksBackUntilOthersHaveLeft) {
   transfer.post = [&](MpiTransfer&, const MpiTransfer::Queued& next) {
     posted.push_back(next.index);
   };
-  // Six chunks of the first piece, one of the second.
-  for (std::size_t i = 0; i < 7; ++i) {
-    transfer.chunks.push_back({.peer = 1, .bytes = 1, .piece = i < 6 ? 0 : 1});
+  // Ten chunks of the first piece, one of the second.
+  for (std::size_t i = 0; i < 11; ++i) {
+    transfer.chunks.push_back({.peer = 1, .bytes = 1, .piece = i < 10 ? 0 : 1});
     transfer.queued[1].push_back({.index = i});
   }
   const auto leave = [&] {
@@ -39,13 +39,13 @@ TEST(MpiTransport, HoldsChunksBackUntilOthersHaveLeft) {
     return posted.size();
   };
   transfer.post_next(1);
-  EXPECT_EQ(posted.size(), 4U);
-  EXPECT_EQ(leave(), 5U);
-  EXPECT_EQ(leave(), 6U);
+  EXPECT_EQ(posted.size(), 8U);
+  EXPECT_EQ(leave(), 9U);
+  EXPECT_EQ(leave(), 10U);
   // The second piece waits for all of the first.
-  for (int left = 4; left > 1; --left) EXPECT_EQ(leave(), 6U);
-  EXPECT_EQ(leave(), 7U);
-  EXPECT_EQ(posted, (std::vector<std::size_t>{0, 1, 2, 3, 4, 5, 6}));
+  for (int left = 8; left > 1; --left) EXPECT_EQ(leave(), 10U);
+  EXPECT_EQ(leave(), 11U);
+  EXPECT_EQ(posted, (std::vector<std::size_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
 }
 
 TEST(MpiTransport, AgreesWithTheLauncher) {
