@@ -133,6 +133,24 @@ TEST_P(Unified, NoGradientIsLost) {
   }
 }
 
+// What is lost of a gradient comes later. The more noise counts against that, the fewer bits
+// gradients get; rows that are sent in every epoch have neither lag nor anything to come.
+TEST_P(Unified, WhatComesLaterIsWorthFewerBits) {
+  ExchangeSetup setup = this->setup(kSlow, 12);
+  setup.value = drawn_value;
+  setup.exchange.message_bits.lambda = 0.8;  // error counts
+  const auto bytes = [&](double weight) {
+    setup.exchange.sending.staleness_weight = weight;
+    const Exchanged run = this->run(setup);
+    return std::pair(bytes_between(run, Direction::kForward, 6, 12),
+                     bytes_between(run, Direction::kBackward, 6, 12));
+  };
+  const auto [forward, backward] = bytes(1);
+  const auto [later_forward, later_backward] = bytes(10);
+  EXPECT_EQ(later_forward, forward);
+  EXPECT_LT(static_cast<double>(later_backward), 0.8 * static_cast<double>(backward));
+}
+
 TEST_P(Unified, RowsThatMoveMuchAreSentInEveryEpoch) {
   ExchangeSetup setup = this->setup(kSlow, 14);
   setup.value = drawn_value;
