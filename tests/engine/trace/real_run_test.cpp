@@ -23,20 +23,8 @@ std::filesystem::path traced_run(const TempDir& dir, TrainOptions options) {
   options.optimizer.epochs = kEpochs;
   PartitionOptions partition;
   partition.method = "random";
-  run_local_ranks(kRanks, 30, [&](Transport& transport) {
-    TrainOptions own = options;
-    const auto folder = open_run_folder(transport, own);
-    RankJob job(transport, dataset, partition, own);
-    train(own, {{}, "commit", dataset.string()}, job, transport, *folder);
-  });
+  train_in_folder(kRanks, dataset, options, partition);
   return options.run_dir;
-}
-
-std::vector<Json> metrics_of(const std::filesystem::path& run) {
-  std::vector<Json> lines;
-  std::istringstream text(read_text(run / "metrics.jsonl"));
-  for (std::string line; std::getline(text, line);) lines.push_back(Json::parse(line));
-  return lines;
 }
 
 int count_nodes(const DataflowGraph& graph, FlowKind kind, const std::string& name) {

@@ -24,18 +24,12 @@ class BlockRuns : public ::testing::Test {
     options.optimizer.epochs = epochs;
     options.start = resume ? RunStart::kResume : RunStart::kFresh;
     options.run_dir = dir_.path() / name;
-    run_local_ranks(2, 30, [&](Transport& transport) {
-      TrainOptions own = options;
-      const auto folder = open_run_folder(transport, own);
-      RankJob job(transport, dataset_, PartitionOptions{}, own);
-      train(own, {{}, "commit", dataset_.string()}, job, transport, *folder);
-    });
+    train_in_folder(2, dataset_, options);
   }
   std::vector<Json> lines(const std::string& name, const char* field) const {
     std::vector<Json> result;
-    std::istringstream text(read_text(dir_.path() / name / "metrics.jsonl"));
-    for (std::string line; std::getline(text, line);) {
-      result.push_back(Json::parse(line).value(field, Json()));
+    for (const Json& line : metrics_of(dir_.path() / name)) {
+      result.push_back(line.value(field, Json()));
     }
     return result;
   }

@@ -4,13 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/files.hpp"
 #include "base/log.hpp"
 #include "datasets/generate.hpp"
 #include "engine/training/rank_job.hpp"
 #include "engine/training/run_folder.hpp"
+#include "engine/training/training_run.hpp"
 #include "tests/support/temp_dir.hpp"
 
 namespace atl {
@@ -60,6 +63,25 @@ inline Json slow_calibration(int layers) {
     }
   }
   return {{"exchange", exchange}};
+}
+
+// As `atoll train` with these options, on ranks that are threads.
+inline void train_in_folder(int ranks, const std::filesystem::path& dataset,
+                            const TrainOptions& options, const PartitionOptions& cut = {}) {
+  run_local_ranks(ranks, 30, [&](Transport& transport) {
+    TrainOptions own = options;
+    const auto folder = open_run_folder(transport, own);
+    RankJob job(transport, dataset, cut, own);
+    train(own, {{}, "commit", dataset.string()}, job, transport, *folder);
+  });
+}
+
+// The lines of its metrics.jsonl.
+inline std::vector<Json> metrics_of(const std::filesystem::path& run) {
+  std::vector<Json> lines;
+  std::istringstream text(read_text(run / "metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) lines.push_back(Json::parse(line));
+  return lines;
 }
 
 struct RunResult {

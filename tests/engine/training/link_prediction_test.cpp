@@ -495,12 +495,7 @@ void expect_resume(const TrainOptions& with) {
     options.checkpoint_every = 2;
     options.start = resume ? RunStart::kResume : RunStart::kFresh;
     options.run_dir = dir.path() / name;
-    run_local_ranks(2, 30, [&](Transport& transport) {
-      TrainOptions own = options;
-      const auto folder = open_run_folder(transport, own);
-      RankJob job(transport, dataset, PartitionOptions{}, own);
-      train(own, {{}, "commit", dataset.string()}, job, transport, *folder);
-    });
+    train_in_folder(2, dataset, options);
   };
   run("whole", 6, false);
   run("parts", 4, false);

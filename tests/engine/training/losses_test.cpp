@@ -172,12 +172,7 @@ TEST(ClassWeightsFile, OfAResumedRunAreThoseOfItsCheckpoint) {
     options.optimizer.epochs = epochs;
     options.run_dir = dir.path() / "run";
     options.start = epochs > 2 ? RunStart::kResume : RunStart::kFresh;
-    run_local_ranks(2, 30, [&](Transport& transport) {
-      TrainOptions own = options;
-      const auto run_folder = open_run_folder(transport, own);
-      RankJob job(transport, folder, PartitionOptions{}, own);
-      train(own, {{}, "commit", folder.string()}, job, transport, *run_folder);
-    });
+    train_in_folder(2, folder, options);
   };
   run("weights.npy", {0.5, 2, 0, 1.25}, 2);
   const Error refused = thrown_error([&] { run("weights.npy", {0.5, 2, 0, 1.5}, 4); });

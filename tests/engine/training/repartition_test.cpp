@@ -35,20 +35,10 @@ class RepartitionedRuns : public ::testing::Test {
     options.optimizer.epochs = epochs;
     options.start = resume ? RunStart::kResume : RunStart::kFresh;
     options.run_dir = dir_.path() / name;
-    run_local_ranks(ranks, 30, [&](Transport& transport) {
-      TrainOptions own = options;
-      const auto folder = open_run_folder(transport, own);
-      RankJob job(transport, dataset_, PartitionOptions{}, own);
-      train(own, {{}, "commit", dataset_.string()}, job, transport, *folder);
-    });
+    train_in_folder(ranks, dataset_, options);
   }
 
-  std::vector<Json> lines(const std::string& name) const {
-    std::vector<Json> result;
-    std::istringstream text(read_text(dir_.path() / name / "metrics.jsonl"));
-    for (std::string line; std::getline(text, line);) result.push_back(Json::parse(line));
-    return result;
-  }
+  std::vector<Json> lines(const std::string& name) const { return metrics_of(dir_.path() / name); }
 
   // But for times.
   void expect_same_run(const std::string& name, const std::string& expected) const {

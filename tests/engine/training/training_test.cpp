@@ -135,12 +135,7 @@ TEST(Training, RunFolderResumesAfterAnInterruption) {
     options.checkpoint_every = 2;
     options.start = resume ? RunStart::kResume : RunStart::kFresh;
     options.run_dir = dir.path() / name;
-    run_local_ranks(2, 30, [&](Transport& transport) {
-      TrainOptions own = options;
-      const auto folder = open_run_folder(transport, own);
-      RankJob job(transport, dataset, PartitionOptions{}, own);
-      train(own, {{}, "commit", dataset.string()}, job, transport, *folder);
-    });
+    train_in_folder(2, dataset, options);
   };
   run("whole", 8, false);
   const std::filesystem::path parts = dir.path() / "parts";
@@ -211,12 +206,7 @@ TEST(Training, StopsEarlyAlsoAcrossAResume) {
       options.checkpoint_every = 1;
       options.start = i > 0 ? RunStart::kResume : RunStart::kFresh;
       options.run_dir = dir.path() / name;
-      run_local_ranks(2, 30, [&](Transport& transport) {
-        TrainOptions own = options;
-        const auto folder = open_run_folder(transport, own);
-        RankJob job(transport, dataset, PartitionOptions{}, own);
-        train(own, {{}, "commit", dataset.string()}, job, transport, *folder);
-      });
+      train_in_folder(2, dataset, options);
     }
     return read_json(dir.path() / name / "summary.json").at("epochs").get<int>();
   };
