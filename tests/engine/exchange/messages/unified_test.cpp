@@ -133,7 +133,7 @@ TEST_P(Unified, NoGradientIsLost) {
   }
 }
 
-// What is lost of a gradient comes later. The more noise counts against that, the fewer bits
+// A gradient loses what comes with later ones. The more noise counts against that, the fewer bits
 // gradients get; rows that are sent in every epoch have neither lag nor anything to come.
 TEST_P(Unified, WhatComesLaterIsWorthFewerBits) {
   ExchangeSetup setup = this->setup(kSlow, 12);
