@@ -36,6 +36,11 @@ class Shard {
   std::span<const float> real_labels() const { return real_labels_; }
   std::span<const std::uint8_t> split(std::int64_t index) const;  // [inner]
 
+  // features() where they lie in a mapped file, which has them whatever memory holds of them; else
+  // nothing.
+  std::span<const std::byte> mapped_features() const {
+    return feature_rows_ ? std::span<const std::byte>() : std::as_bytes(features_);
+  }
   // Gives back the memory of features(), which must not be used afterwards.
   void release_features();
 

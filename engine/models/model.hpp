@@ -20,8 +20,8 @@ enum class HeadChoice { kAuto, kNone, kLinear };
 const char* to_string(InputLayerChoice choice);  // "auto", "none", "linear", "activated" or "typed"
 const char* to_string(HeadChoice choice);        // "auto", "none" or "linear"
 
-// Whether values wait for backward in the memory of a device's host. auto: where --memory asks for
-// less and it costs less time than computing them again.
+// Whether values lie in the memory of a device's host, or in a file, while they are not needed.
+// auto: where --memory asks for less and it costs less time than computing them again.
 enum class OffloadChoice { kAuto, kOn, kOff };
 
 // The score of a pair of nodes whose embeddings a model gives: their inner product, or an MLP of
@@ -64,6 +64,8 @@ struct ModelConfig : LayerOptions {
   DType dtype = DType::kF32;  // storage of activations and messages: f32 or bf16
   std::string memory;         // what a rank may take, see parse_bytes(); empty: all
   OffloadChoice offload = OffloadChoice::kAuto;
+  std::string offload_folder;     // where values of a CPU may lie in a file; empty: nowhere
+  std::int64_t paged_budget = 0;  // bytes of values in memory then; 0: all
   Dropping dropping;      // of values in training
   Offloading offloading;  // of those that are not dropped
 

@@ -221,6 +221,16 @@ void check_model_options(const ModelConfig& model) {
     fail_option("--skip-from {}: nothing is added without --skip identity or linear",
                 to_string(model.skip_from));
   }
+  if (!model.offload_folder.empty() && model.memory.empty()) {
+    fail_option(
+        "--offload-folder {}: values lie there where memory has no room for them; allowed with "
+        "--memory SIZE",
+        model.offload_folder);
+  }
+  if (!model.offload_folder.empty() && model.offload == OffloadChoice::kOff) {
+    fail_option("--offload-folder {}: --offload off found; allowed with auto and on",
+                model.offload_folder);
+  }
   if (model.decoder == Decoder::kDot) {
     for (const char* name : {"decoder-layers", "decoder-dropout"}) {
       if (!is_set(option_named(model_options(), name), model)) continue;
@@ -262,8 +272,8 @@ const OptionTable<ModelConfig>& computation_options() {
       {.name = "memory",
        .group = "Machine",
        .help = "Most memory of each rank for graph, features and training, as 8GiB or 500MB: "
-               "values are dropped and computed again, or on GPUs kept by the host, if they must "
-               "be; the numbers stay",
+               "values are dropped and computed again, or on GPUs kept by the host, or in a file "
+               "of --offload-folder, if they must be; the numbers stay",
        .value = ModelRow::text(ATOLL_FIELD(memory), memory_problem)},
       {.name = "offload",
        .group = "Machine",
@@ -274,6 +284,12 @@ const OptionTable<ModelConfig>& computation_options() {
            ModelRow::word<OffloadChoice>(ATOLL_FIELD(offload), {{"auto", OffloadChoice::kAuto},
                                                                 {"on", OffloadChoice::kOn},
                                                                 {"off", OffloadChoice::kOff}})},
+      {.name = "offload-folder",
+       .group = "Machine",
+       .help = "On CPUs, values for which --memory has no room may lie in a file in this folder of "
+               "a fast local disk, where that takes less time than computing them again, or with "
+               "--offload on in any case; each rank has a file of its own, which goes with it",
+       .value = ModelRow::text(ATOLL_FIELD(offload_folder))},
       {.name = "recompute",
        .group = "Machine",
        .help = "Compute the first layer's output for other ranks' nodes instead of receiving it: "

@@ -80,7 +80,7 @@ Network::Network(Network& whole, const Rank& rank)
 }
 
 void Network::reserve_values() {
-  values_ = std::make_shared<Tensor>(1, 0, options_.dtype);
+  values_ = std::make_shared<ValueMemory>(options_.dtype);
   const std::int64_t training = options_.trains ? training_.layout.elements : 0;
   values_->reserve(std::max(training, evaluation_.layout.elements));
 }
@@ -99,7 +99,7 @@ void Network::enter(const LocalGraphView& graph, ConstMatrixView features) {
   const std::int64_t elements = training_.layout.elements;
   if ((values_begin_ + elements) * bytes_of(options_.dtype) <= values_->bytes()) return;
   // Some room for the next one.
-  values_ = std::make_shared<Tensor>(1, 0, options_.dtype);
+  values_ = std::make_shared<ValueMemory>(options_.dtype);
   values_->reserve(elements + elements / 8);
   values_->allocate(rank_.backend);
   values_begin_ = 0;
@@ -127,7 +127,36 @@ std::int64_t Network::value_bytes(const Program& training) const {
          bytes_of(options_.dtype);
 }
 
-std::int64_t Network::bytes() const { return values_->bytes() + state_.parameters.bytes(); }
+std::int64_t Network::bytes() const { return value_bytes() + state_.parameters.bytes(); }
+
+std::int64_t Network::least_budget() const {
+  std::int64_t least = 0;
+  for (const Pass* pass : {&training_, &evaluation_}) {
+    for (const auto* blocks : {&pass->schedule.prologue, &pass->schedule.blocks}) {
+      least = std::max(least, values_->least_budget(paged(*pass, *blocks)));
+    }
+  }
+  return least;
+}
+
+DiskTraffic Network::disk_traffic(std::int64_t budget) const {
+  const PagingPlan plan = values_->plan(paged(training_, training_.schedule.blocks), budget);
+  return {plan.written_bytes, plan.read_bytes};
+}
+
+void Network::make_file() {
+  const ValuesInFile& in_file = options_.values_in_file;
+  values_->allocate(in_file);
+  paging_ = std::make_unique<Paging>();
+  const auto plan = [&](const Pass& pass, const std::vector<Block>& blocks) {
+    return values_->plan(paged(pass, blocks), in_file.budget);
+  };
+  paging_->prologue = plan(training_, training_.schedule.prologue);
+  paging_->training = plan(training_, training_.schedule.blocks);
+  paging_->evaluation = plan(evaluation_, evaluation_.schedule.blocks);
+  paging_->pager =
+      values_->make_pager(in_file, training_.layout.kept_elements * bytes_of(options_.dtype));
+}
 
 std::int64_t Network::buffer_bytes(const HaloExchange& training,
                                    const HaloExchange& evaluation) const {
@@ -163,7 +192,7 @@ std::int64_t Network::activation_bytes() const {
 }
 
 void Network::allocate() {
-  if (!trains_others_) values_->allocate(rank_.backend);
+  if (!trains_others_ && !paging_) values_->allocate(rank_.backend);
   if (host_bytes() > 0) {
     copies_ = rank_.backend.make_copy_queue();
     host_values_ = allocate_staging(rank_.backend, host_bytes());
@@ -370,7 +399,10 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
         span.emplace(rank_.trace, block.name, TraceTag{round.epoch, scope.layer, -1, -1},
                      has_directions(scope) ? to_string(scope.direction) : "");
       }
-      for (const Call& call : block.calls) run_call(execution, views, runner, call);
+      for (const Call& call : block.calls) {
+        if (paging_) paging_->pager->next_call();
+        run_call(execution, views, runner, call);
+      }
     }
     for (const Value value : block.begins) {
       const Operation& op = pass.program.at(value);
@@ -430,8 +462,14 @@ void Network::run_forward(HaloExchange& exchange, const Round& round) {
   const Pass& pass = round.training || shares_forward_ ? training_ : evaluation_;
   const Execution execution{.pass = pass, .round = round, .exchange = &exchange};
   ran_ = &pass;
-  if (!has_constants_) run_blocks(execution, pass.schedule.prologue);
+  if (!has_constants_) {
+    if (paging_) paging_->pager->begin(paging_->prologue);
+    run_blocks(execution, pass.schedule.prologue);
+  }
   has_constants_ = true;
+  if (paging_) {
+    paging_->pager->begin(&pass == &training_ ? paging_->training : paging_->evaluation);
+  }
   run_blocks(execution, std::span(pass.schedule.blocks).first(pass.schedule.forward_blocks));
 }
 

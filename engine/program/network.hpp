@@ -33,6 +33,12 @@ struct MostPairs {
   std::int64_t evaluation = 0;
 };
 
+// Bytes that a pass of training writes to a file and reads from it.
+struct DiskTraffic {
+  std::int64_t written = 0;
+  std::int64_t read = 0;
+};
+
 class Network {
  public:
   // Counts and places everything; allocate() takes the memory. Both programs are of the same model
@@ -56,7 +62,13 @@ class Network {
   // The part of bytes() that are no parameters, if `training` were the program of training; by
   // default its own.
   std::int64_t value_bytes(const Program& training) const;
-  std::int64_t value_bytes() const { return values_->bytes(); }
+  std::int64_t value_bytes() const { return values_->resident_bytes(options_.values_in_file); }
+  // If values lay in a file: the least of them in memory at a time, and what the disk has to do for
+  // an epoch with more.
+  std::int64_t least_budget() const;
+  DiskTraffic disk_traffic(std::int64_t budget) const;
+  // Of all values, wherever they lie.
+  std::int64_t all_value_bytes() const { return values_->bytes(); }
   // Bytes of host memory that the program of training, or another one, keeps values in
   // (offload.hpp).
   std::int64_t host_bytes(const Program& training) const {
@@ -74,6 +86,8 @@ class Network {
   std::int64_t buffer_bytes(const HaloExchange& training, const HaloExchange& evaluation) const;
   // The part of bytes() for values that one half of an epoch leaves to the other.
   std::int64_t activation_bytes() const;
+  // Before allocate(), where values lie in a file: makes it. Throws as FileMemory.
+  void make_file();
   // Takes the memory, draws the parameters, and asks other ranks for what computed rows need.
   // Collective.
   void allocate();
@@ -146,8 +160,17 @@ class Network {
   };
   struct Abandoned;
 
+  // What comes and leaves when, where values lie in a file.
+  struct Paging {
+    PagingPlan prologue, training, evaluation;
+    std::unique_ptr<ValuePager> pager;  // after the plans that its threads read
+  };
+
   Pass prepare(Program program) const;
   void reserve_values();
+  static PagedPass paged(const Pass& pass, std::span<const Block> blocks) {
+    return {blocks, pass.program, pass.schedule, pass.layout};
+  }
   MatrixView values() const;  // memory of a layout
   RankViews views_of(const Pass& pass, const Round& round) const;
   void run_blocks(const Execution& execution, std::span<const Block> blocks);
@@ -176,13 +199,14 @@ class Network {
   Pass training_;
   Pass evaluation_;
   bool shares_forward_ = false;
-  const Pass* ran_ = nullptr;       // the last run_forward()
-  std::shared_ptr<Tensor> values_;  // memory of values
-  std::int64_t values_begin_ = 0;   // in it: element where layouts begin
-  bool trains_others_ = false;      // graphs that it enters
-  std::unique_ptr<Queue> copies_;   // beside the rank's queue; null: nothing is stored
-  StagingMemory host_values_;       // what is stored
+  const Pass* ran_ = nullptr;  // the last run_forward()
+  std::shared_ptr<ValueMemory> values_;
+  std::int64_t values_begin_ = 0;  // in it: element where layouts begin
+  bool trains_others_ = false;     // graphs that it enters
+  std::unique_ptr<Queue> copies_;  // beside the rank's queue; null: nothing is stored
+  StagingMemory host_values_;      // what is stored
   StagingMemory poison_;
+  std::unique_ptr<Paging> paging_;  // null: all values are in memory
   std::vector<UnderWay> under_way_;
   std::vector<GradientSum> gradient_sums_;
   std::size_t begun_sums_ = 0;  // of these, since the last step

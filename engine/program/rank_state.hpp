@@ -12,6 +12,7 @@
 #include "engine/exchange/halo_exchange.hpp"
 #include "engine/exchange/halo_return.hpp"
 #include "engine/program/degree_factors.hpp"
+#include "engine/program/value_memory.hpp"
 #include "engine/program/views.hpp"
 #include "partition/message_cover.hpp"
 
@@ -26,6 +27,7 @@ struct NetworkOptions {
   Arrival arrival = Arrival::kOff;     // kAuto: where messages are covered
   int equal_groups = 1;                // without arrival: of marginal rows; more than 1 in tests
   bool trains = true;                  // false: evaluates this graph, and trains on others alone
+  ValuesInFile values_in_file = {};
   // Tests: fills the place of a value with NaN as soon as nothing needs it any more, in the order
   // of the queue.
   bool poisons_dead_values = false;

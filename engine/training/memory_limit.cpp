@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 
+#include "base/file_memory.hpp"
 #include "base/memory.hpp"
 #include "engine/comm/max_over_ranks.hpp"
 #include "engine/program/operations/rules.hpp"
@@ -21,6 +23,11 @@ constexpr double kBytesPerFlop = 0.1;
 // The same of a byte that is copied between a device and its host: memory of 2 to 3.5 TB/s beside a
 // bus of 25 to 55 GB/s.
 constexpr double kBytesPerCopiedByte = 64;
+// Bytes per second that memory moves for one rank of a CPU, about: what a measured disk is compared
+// with.
+constexpr double kMemoryRate = 10e9;
+// The most bytes of mapped features that are in memory while they are read, about (ValuePager).
+constexpr std::int64_t kFeatureWindow = 512 << 20;
 
 // The memory that the process holds already: libraries and, on a host, what has been read of the
 // data; by all ranks, since they may be in one process.
@@ -37,6 +44,7 @@ class Chooser {
         transport_(transport),
         layers_(layer_count(trainer.model())),
         offload_(offload_of(trainer, transport)),
+        pages_(pages(trainer, transport)),
         resident_(resident_here(trainer, transport)),
         others_(trainer.bytes_needed() + trainer.data().bytes() + resident_ -
                 trainer.network().value_bytes()) {
@@ -53,6 +61,10 @@ class Chooser {
       if (found.any()) fitting.push_back({.dropping = found});
     }
     if (const Offloading found = fewest({}); found.any()) fitting.push_back({.offloading = found});
+    if (pages_ && fits_paged()) {
+      if (offload_of_options() == OffloadChoice::kOn) return {.paged_budget = paged_budget()};
+      fitting.push_back({.paged_budget = paged_budget()});
+    }
     // Where neither is enough: as much as possible is computed again, and of what is kept then as
     // much as necessary waits on the host.
     for (const bool keeps : {true, false}) {
@@ -75,6 +87,46 @@ class Chooser {
     std::int64_t without = trainer.rank().backend.host_accessible() ? 1 : 0;
     transport.all_reduce(std::span(&without, 1), {"ranks without a device"});
     return without > 0 ? OffloadChoice::kOff : trainer.model().offload;
+  }
+
+  // Whether values may lie in a file. Collective.
+  static bool pages(const Trainer& trainer, Transport& transport) {
+    const bool may = trainer.rank().backend.host_accessible() &&
+                     !trainer.model().offload_folder.empty() &&
+                     trainer.model().offload != OffloadChoice::kOff;
+    std::int64_t without = may ? 0 : 1;
+    transport.all_reduce(std::span(&without, 1), {"ranks without a file"});
+    return without == 0;
+  }
+
+  OffloadChoice offload_of_options() const { return trainer_.model().offload; }
+
+  // This rank's bytes beside values in a file. Mapped features are in memory in small parts.
+  std::int64_t beside_paged() const {
+    const std::int64_t features = std::ssize(trainer_.data().mapped_features());
+    return others_ - features + std::min(features, kFeatureWindow);
+  }
+
+  // Bytes of this rank's values that the limit leaves room for.
+  std::int64_t paged_budget() const {
+    return std::min(limit_ - beside_paged(), trainer_.network().all_value_bytes());
+  }
+
+  // The least limit of the rank that takes most.
+  std::int64_t least_paged() const {
+    double least = static_cast<double>(beside_paged() + trainer_.network().least_budget());
+    max_over_ranks(transport_, std::span(&least, 1), {"memory of values"});
+    return static_cast<std::int64_t>(least);
+  }
+  bool fits_paged() const { return least_paged() <= limit_; }
+
+  // Of what the disk does in an epoch, the part that computing doesn't hide.
+  double disk_time() {
+    if (!rates_) rates_ = measure_disk(trainer_.model().offload_folder);
+    const DiskTraffic traffic = trainer_.network().disk_traffic(paged_budget());
+    const double seconds = static_cast<double>(traffic.written) / rates_->write +
+                           static_cast<double>(traffic.read) / rates_->read;
+    return std::max(0.0, kMemoryRate * seconds - plain_time_);
   }
 
   // The longest last stretch that fits, which computes least again; none: not even the shortest.
@@ -168,8 +220,8 @@ class Chooser {
     return now;
   }
 
-  double extra_time(const Savings& savings) const {
-    double time = time_of(savings) - plain_time_;
+  double extra_time(const Savings& savings) {
+    double time = savings.paged_budget > 0 ? disk_time() : time_of(savings) - plain_time_;
     transport_.all_reduce(std::span(&time, 1), {"time that saving memory costs"});
     return time;
   }
@@ -177,6 +229,7 @@ class Chooser {
   [[noreturn]] void refuse() {
     std::int64_t least = bytes({});
     for (const auto& [savings, bytes] : known_) least = std::min(least, bytes);
+    if (pages_) least = std::min(least, least_paged());
     // So that it is enough in the next run, too: resident memory differs by some 2 MiB from one run
     // to the next (heaps of threads, pages of libraries), more where there is more of it.
     double resident = static_cast<double>(resident_);
@@ -189,9 +242,10 @@ class Chooser {
          "helps; allowed is --memory {}MiB or more; use more ranks, --dtype bf16, a smaller "
          "--hidden or fewer --layers",
          format_bytes(bytes({})), format_bytes(least),
-         offload_ == OffloadChoice::kOff  ? "computed again"
-         : offload_ == OffloadChoice::kOn ? "kept by the host"
-                                          : "computed again or kept by the host",
+         pages_                            ? "computed again or lie in a file"
+         : offload_ == OffloadChoice::kOff ? "computed again"
+         : offload_ == OffloadChoice::kOn  ? "kept by the host"
+                                           : "computed again or kept by the host",
          (least + kMiB - 1) / kMiB);
   }
 
@@ -200,9 +254,11 @@ class Chooser {
   Transport& transport_;
   const int layers_;
   const OffloadChoice offload_;
+  const bool pages_;
   const std::int64_t resident_;
   const std::int64_t others_;  // but values
   double plain_time_ = 0;
+  std::optional<DiskRates> rates_;
   // By last stretch, whether aggregates are kept, and layers that store.
   std::map<std::tuple<int, bool, int>, std::int64_t> known_;
 };

@@ -27,6 +27,7 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
   const std::span<const float> features = shard.features();
   if ((backend.host_accessible() && dtype == DType::kF32) || dataset_.features == 0) {
     features_ = {features.data(), graph_.inner(), dataset_.features, dataset_.features, dtype};
+    mapped_features_ = shard.mapped_features();
   } else {
     feature_memory_ = Tensor(backend, graph_.inner(), dataset_.features, dtype);
     upload_f32(backend, queue, features, feature_memory_.view());

@@ -27,6 +27,8 @@ class RankData {
   const LocalGraphView& graph() const { return graph_; }
   const DatasetInfo& dataset() const { return dataset_; }
   ConstMatrixView features() const { return features_; }
+  // The same where they are read in place from a mapped file; else nothing.
+  std::span<const std::byte> mapped_features() const { return mapped_features_; }
   std::span<const GlobalId> inner_ids() const { return inner_ids_.span(); }
   std::span<const std::uint8_t> split() const { return split_.span(); }
   // The same on the host, and labels as the task has them: classes, several, or numbers.
@@ -81,6 +83,7 @@ class RankData {
   const DatasetInfo& dataset_;
   LocalGraphView graph_;
   ConstMatrixView features_;
+  std::span<const std::byte> mapped_features_;
   Tensor feature_memory_;  // where the shard's features can't be read in place
   ConstDeviceArray<GlobalId> inner_ids_;
   ConstDeviceArray<std::uint8_t> split_;

@@ -68,7 +68,9 @@ Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_f
     } else {
       dataset.require_predictable(train.split_index, train.model.trains_nodes());
     }
-    if (transport.size() == 1 && !has_partition(dataset, 1, options) && fits_into_memory(dataset)) {
+    // Features of a partition are mapped, so that memory need not hold them.
+    if (transport.size() == 1 && !has_partition(dataset, 1, options) && fits_into_memory(dataset) &&
+        train.model.offload_folder.empty()) {
       WholeGraph whole = whole_graph(dataset, options);
       shard = std::move(whole.shard);
       quality = std::move(whole.quality);
@@ -200,11 +202,15 @@ void RankJob::prepare(std::int64_t model_outputs) {
     const Savings savings = savings_within(*limit, *trainer_, transport_);
     options_.model.dropping = savings.dropping;
     options_.model.offloading = savings.offloading;
+    options_.model.paged_budget = savings.paged_budget;
     if (savings.any()) make_trainer();
   }
   require_memory(transport_, *backend_, trainer_->bytes_needed());
   if (trainer_->model().offloading.any()) {
     require_pinned_memory(transport_, trainer_->network().host_bytes());
+  }
+  if (trainer_->model().paged_budget > 0) {
+    on_all_ranks(transport_, [&] { trainer_->network().make_file(); });
   }
   {
     const HeartbeatScope scope(transport_, {"the memory of each rank"});
@@ -266,15 +272,31 @@ void RankJob::log_savings(const std::string& memory) const {
     log::info("{}: values wait for backward in {} of pinned host memory on rank 0", why,
               format_bytes(trainer_->network().host_bytes()));
   }
+  if (model.paged_budget > 0) {
+    const Network& network = trainer_->network();
+    const DiskTraffic traffic = network.disk_traffic(model.paged_budget);
+    log::info(
+        "{}: on rank 0, {} of {} of values are in memory at a time, the others in a file in {}; an "
+        "epoch writes {} and reads {}",
+        why, format_bytes(model.paged_budget), format_bytes(network.all_value_bytes()),
+        model.offload_folder, format_bytes(traffic.written), format_bytes(traffic.read));
+  }
 }
 
 void RankJob::require_offload(const TrainOptions& options, Transport& transport) const {
-  if (options.model.offload != OffloadChoice::kOn) return;
+  const std::string& folder = options.model.offload_folder;
   on_all_ranks(transport, [&] {
+    if (!folder.empty() && !backend_->host_accessible()) {
+      fail_option(
+          "--offload-folder {}: rank {} computes on {}; values in files are for CPUs, those of a "
+          "GPU may wait in its host's memory (--offload)",
+          folder, transport.rank(), backend_->name());
+    }
+    if (options.model.offload != OffloadChoice::kOn || !folder.empty()) return;
     if (!backend_->host_accessible()) return;
     fail_option(
         "--offload on: rank {} computes on {}, whose memory is the host's; only a GPU has another, "
-        "--backend cuda; use auto",
+        "--backend cuda; use auto, or give --offload-folder",
         transport.rank(), backend_->name());
   });
 }

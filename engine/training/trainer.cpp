@@ -30,6 +30,11 @@ std::int64_t outputs_of(const TrainOptions& options, const RankData& data) {
   return data.links() != nullptr ? options.model.hidden : 0;
 }
 
+ValuesInFile values_in_file(const ModelConfig& model, const RankData& data) {
+  if (model.paged_budget == 0) return {};
+  return {model.offload_folder, model.paged_budget, data.mapped_features()};
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
@@ -61,7 +66,8 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
                 .recomputation = model_.recomputation,
                 .covers_messages = covers_messages(model_, model_program(model_, Pass::kTraining)),
                 .arrival = options.arrival,
-                .trains = data.dealing() == nullptr || !options.blocks.only()},
+                .trains = data.dealing() == nullptr || !options.blocks.only(),
+                .values_in_file = values_in_file(model_, data)},
                rank_, data.graph(), data.features()),
       metric_(chosen_metric(options.loss, data.dataset().task)),
       loss_(make_loss()),

@@ -22,7 +22,7 @@ COMPANY = {
     "bound": ["--exchange", "skip"], "oldest": ["--exchange", "skip"],
     "schedule": ["--exchange", "one-bit"], "synchronous-every": ["--exchange", "stale"],
     "lr-step-epochs": ["--lr-schedule", "step"], "lr-step-factor": ["--lr-schedule", "step"],
-    "parts-file": ["--method", "file"], "snapshot-dir": ["--snapshot-every", "1"],
+    "offload-folder": ["--memory", "1GiB"], "parts-file": ["--method", "file"], "snapshot-dir": ["--snapshot-every", "1"],
     "trace": ["--run-dir", "new"], "checkpoint-every": ["--run-dir", "new"],
     "overwrite": ["--run-dir", "run"], "profile": [],
     # As the run was started: its config.toml is read by the one that resumes.
@@ -44,6 +44,7 @@ VALUES = {
     "class-weights": (None, "balanced"), "memory": ("1GiB", "2GiB"),
     "parts-file": ("parts.npy", "parts-2.npy"), "metric": ("accuracy", "mcc"),
     "snapshot-dir": ("/dev/shm", "/tmp"), "blocks-until": ("3", "accuracy"),
+    "offload-folder": ("/tmp", "/var/tmp"),
 }
 # Options that belong to one rank: they may differ, and change nothing that ranks share.
 OWN = {"threads", "backend"}

@@ -1,0 +1,39 @@
+#include "engine/program/value_memory.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace atl {
+
+std::int64_t ValueMemory::unit() const {
+  constexpr std::int64_t kMost = 4 << 20;
+  constexpr std::int64_t kParts = 4096;
+  const auto part = static_cast<std::uint64_t>(bytes() / kParts + 1);
+  return std::clamp(static_cast<std::int64_t>(std::bit_ceil(part)), FileMemory::kPage, kMost);
+}
+
+void ValueMemory::allocate(const ValuesInFile& in_file) {
+  file_ = std::make_unique<FileMemory>(in_file.folder, whole_units());
+}
+
+PagingProblem ValueMemory::problem(const PagedPass& pass) const {
+  return paging_problem(pass.program, pass.blocks, pass.schedule, pass.layout,
+                        bytes_of(tensor_.view().dtype), unit());
+}
+
+std::int64_t ValueMemory::least_budget(const PagedPass& pass) const {
+  return least_paged_bytes(problem(pass));
+}
+
+PagingPlan ValueMemory::plan(const PagedPass& pass, std::int64_t budget) const {
+  return plan_paging(problem(pass), budget);
+}
+
+std::unique_ptr<ValuePager> ValueMemory::make_pager(const ValuesInFile& in_file,
+                                                    std::int64_t lasting) const {
+  if (!in_file.any()) return nullptr;
+  const std::int64_t whole = std::min((lasting + unit() - 1) / unit() * unit(), whole_units());
+  return std::make_unique<ValuePager>(*file_, whole, in_file.features);
+}
+
+}  // namespace atl

@@ -1,0 +1,145 @@
+// Values in a file: whole runs with the bits of runs in memory, at the least memory that does.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/engine/training/example_runs.hpp"
+#include "tests/support/thrown_error.hpp"
+
+namespace atl {
+namespace {
+
+// The least memory of values with which all ranks can run.
+std::int64_t least_budget(const std::filesystem::path& dataset, int ranks,
+                          const TrainOptions& options) {
+  std::int64_t least = 0;
+  PartitionOptions partition;
+  partition.method = "random";
+  run_local_ranks(ranks, 30, [&](Transport& transport) {
+    RankJob job(transport, dataset, partition, options);
+    std::vector<std::int64_t> all(static_cast<std::size_t>(transport.size()), 0);
+    all[static_cast<std::size_t>(transport.rank())] =
+        job.trainer().network().least_budget();
+    transport.all_reduce(std::span(all), {"least"});
+    if (transport.rank() == 0) least = *std::ranges::max_element(all);
+  });
+  return least;
+}
+
+TrainOptions in_file(const std::filesystem::path& dataset, int ranks, TrainOptions options,
+                     const TempDir& dir, double times = 1) {
+  options.model.offload_folder = dir.path().string();
+  options.model.paged_budget =
+      static_cast<std::int64_t>(times * static_cast<double>(least_budget(dataset, ranks, options)));
+  return options;
+}
+
+struct Model {
+  const char* name;
+  const char* kind;
+  Norm norm;
+  double dropout;
+  DType dtype = DType::kF32;
+};
+void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
+
+class ValuesInFileOf : public ::testing::TestWithParam<Model> {};
+
+TEST_P(ValuesInFileOf, ChangeNoBit) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, /*directed=*/true, 1500, 12);
+  TrainOptions options = small_options();
+  options.model.kind = GetParam().kind;
+  options.model.norm = GetParam().norm;
+  options.model.dropout = GetParam().dropout;
+  options.model.dtype = GetParam().dtype;
+  options.model.hidden = 32;
+  for (const int ranks : {1, 3}) {
+    const RunResult memory = run_epochs(dataset, ranks, options, 1, 4);
+    for (const double times : {1.0, 1.4}) {
+      const RunResult file =
+          run_epochs(dataset, ranks, in_file(dataset, ranks, options, dir, times), 1, 4);
+      expect_same_run(file, memory);
+      EXPECT_EQ(file.metrics.valid, memory.metrics.valid);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, ValuesInFileOf,
+    ::testing::Values(Model{"gcn", "gcn", Norm::kNone, 0},
+                      Model{"gcn_batch_dropout", "gcn", Norm::kBatch, 0.5},
+                      Model{"sage_layer", "sage", Norm::kLayer, 0.5},
+                      Model{"sage_bf16", "sage", Norm::kBatch, 0.5, DType::kBf16},
+                      Model{"gat", "gat", Norm::kBatch, 0}, Model{"gin", "gin", Norm::kBatch, 0},
+                      Model{"gcnii", "gcnii", Norm::kNone, 0.5},
+                      Model{"appnp", "appnp", Norm::kNone, 0.5}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ValuesInFile, TakeTurnsWithEvaluationsAndGoOnFromACheckpoint) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, /*directed=*/false, 1500, 12);
+  // Without dropout and norm, training begins with what an evaluation has computed.
+  for (const Norm norm : {Norm::kNone, Norm::kBatch}) {
+    TrainOptions options = small_options();
+    options.model.norm = norm;
+    options.model.dropout = 0;
+    const TrainOptions paged = in_file(dataset, 2, options, dir);
+    const RunResult half = run_epochs(dataset, 2, options, 1, 3);
+    const RunResult whole = run_epochs(dataset, 2, options, 4, 6, half.state);
+    const RunResult again = run_epochs(dataset, 2, paged, 4, 6, half.state);
+    expect_same_run(again, whole);
+    std::vector<double> valid;
+    for (const TrainOptions& each : {options, paged}) {
+      run_local_ranks(2, 30, [&](Transport& transport) {
+        RankJob job(transport, dataset, {}, each);
+        for (int epoch = 1; epoch <= 4; ++epoch) {
+          job.trainer().run_epoch(epoch);
+          const Metrics metrics = job.trainer().evaluate(epoch);
+          if (transport.rank() == 0) valid.push_back(metrics.valid_loss);
+        }
+      });
+    }
+    EXPECT_EQ(std::vector(valid.begin(), valid.begin() + 4),
+              std::vector(valid.begin() + 4, valid.end()));
+  }
+}
+
+TEST(ValuesInFile, AreChosenWhereMemoryAsksForIt) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, /*directed=*/false, 20000, 12);
+  TrainOptions options = small_options();
+  options.model.hidden = 128;
+  options.model.memory = "1MiB";
+  options.model.offload_folder = dir.path().string();
+  options.model.offload = OffloadChoice::kOn;
+  const std::string refusal = thrown_error([&] { run_epochs(dataset, 1, options, 1, 1); }).what();
+  EXPECT_THAT(refusal, ::testing::HasSubstr("lie in a file"));
+  // The least that it names is enough.
+  const std::string allowed = "allowed is --memory ";
+  const std::size_t at = refusal.find(allowed);
+  ASSERT_NE(at, std::string::npos) << refusal;
+  options.model.memory = refusal.substr(at + allowed.size());
+  options.model.memory.resize(options.model.memory.find("MiB") + 3);
+  run_local_ranks(1, 30, [&](Transport& transport) {
+    RankJob job(transport, dataset, {}, options);
+    EXPECT_GT(job.trainer().model().paged_budget, 0);
+    EXPECT_LT(job.trainer().network().value_bytes(), job.trainer().network().all_value_bytes());
+  });
+  TrainOptions plain = options;
+  plain.model.memory.clear();
+  plain.model.offload_folder.clear();
+  plain.model.offload = OffloadChoice::kAuto;
+  expect_same_run(run_epochs(dataset, 1, options, 1, 2), run_epochs(dataset, 1, plain, 1, 2));
+}
+
+TEST(ValuesInFile, NeedAFolderWithRoom) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, /*directed=*/false);
+  TrainOptions options = in_file(dataset, 1, small_options(), dir);
+  options.model.offload_folder = (dir.path() / "nowhere").string();
+  EXPECT_THAT(thrown_error([&] { run_epochs(dataset, 1, options, 1, 1); }).what(),
+              ::testing::HasSubstr(options.model.offload_folder));
+}
+
+}  // namespace
+}  // namespace atl
