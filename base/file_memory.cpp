@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "base/elapsed.hpp"
 #include "base/error.hpp"
@@ -46,9 +48,11 @@ std::int64_t free_bytes(const fs::path& folder) {
 FileMemory::FileMemory(const fs::path& folder, std::int64_t bytes)
     : folder_(folder), file_(nameless_file(folder)), bytes_((bytes + kPage - 1) / kPage * kPage) {
   if (bytes_ == 0) return;
-  if (const int error = ::posix_fallocate(file_.get(), 0, bytes_); error != 0) {
+  const std::int64_t free = free_bytes(folder);
+  const int error = bytes_ > free ? ENOSPC : ::posix_fallocate(file_.get(), 0, bytes_);
+  if (error != 0) {
     fail_input("{}: no room for {} of values: {}; {} are free", folder.string(),
-               format_bytes(bytes_), std::strerror(error), format_bytes(free_bytes(folder)));
+               format_bytes(bytes_), std::strerror(error), format_bytes(free));
   }
   void* const data = ::mmap(nullptr, static_cast<std::size_t>(bytes_), PROT_READ | PROT_WRITE,
                             MAP_SHARED, file_.get(), 0);
@@ -80,22 +84,23 @@ void FileMemory::fetch(std::int64_t begin, std::int64_t end) const {
   ::madvise(all.data(), all.size(), MADV_WILLNEED);
 }
 
-void FileMemory::begin_writing(std::int64_t begin, std::int64_t end) const {
+void FileMemory::release_pages(std::int64_t begin, std::int64_t end) const {
+  const std::span<std::byte> all = part(begin, end);
+  ::madvise(all.data(), all.size(), MADV_DONTNEED);
+}
+
+void FileMemory::release(std::int64_t begin, std::int64_t end) const {
+  release_pages(begin, end);
   if (::sync_file_range(file_.get(), begin, end - begin, SYNC_FILE_RANGE_WRITE) != 0) {
     refuse("can't write values");
   }
 }
 
-void FileMemory::evict(std::int64_t begin, std::int64_t end) const {
-  const std::span<std::byte> all = part(begin, end);
-  // What has been written to the mapping since then stays in memory.
-  if (::sync_file_range(
-          file_.get(), begin, end - begin,
-          SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) != 0) {
+// The system tells of any page of the file that it could not write, whichever are waited for.
+void FileMemory::check() const {
+  if (::sync_file_range(file_.get(), 0, kPage, SYNC_FILE_RANGE_WAIT_BEFORE) != 0) {
     refuse("can't write values");
   }
-  ::madvise(all.data(), all.size(), MADV_DONTNEED);
-  ::posix_fadvise(file_.get(), begin, end - begin, POSIX_FADV_DONTNEED);
 }
 
 void FileMemory::drop(std::int64_t begin, std::int64_t end) const {
@@ -103,7 +108,7 @@ void FileMemory::drop(std::int64_t begin, std::int64_t end) const {
   // Room on the disk is taken again at once.
   if (::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, end - begin) !=
       0) {
-    return evict(begin, end);
+    return release(begin, end);
   }
   if (const int error = ::posix_fallocate(file_.get(), begin, end - begin); error != 0) {
     errno = error;
@@ -112,26 +117,21 @@ void FileMemory::drop(std::int64_t begin, std::int64_t end) const {
 }
 
 DiskRates measure_disk(const fs::path& folder) {
-  const FileMemory memory(folder, kTrialBytes);
+  const Descriptor file = nameless_file(folder);
+  std::vector<std::int64_t> numbers(kTrialBytes / sizeof(std::int64_t));
+  // No two pages alike: some disks write such pages once.
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const auto require = [&](bool done) {
+    if (!done) fail_input("{}: its disk fails: {}", folder.string(), std::strerror(errno));
+  };
   DiskRates rates;
   SteadyTime start = steady_now();
-  // No two pages alike: some disks write such pages once.
-  for (std::int64_t page = 0; page < kTrialBytes; page += FileMemory::kPage) {
-    std::memcpy(memory.data() + page, &page, sizeof(page));
-  }
-  memory.evict(0, kTrialBytes);
+  require(::pwrite(file.get(), numbers.data(), kTrialBytes, 0) == kTrialBytes);
+  require(::fdatasync(file.get()) == 0);
   rates.write = static_cast<double>(kTrialBytes) / seconds_since(start);
+  ::posix_fadvise(file.get(), 0, kTrialBytes, POSIX_FADV_DONTNEED);
   start = steady_now();
-  memory.fetch(0, kTrialBytes);
-  std::int64_t found = 0;
-  for (std::int64_t page = 0; page < kTrialBytes; page += FileMemory::kPage) {
-    std::int64_t number = 0;
-    std::memcpy(&number, memory.data() + page, sizeof(number));
-    found += number == page ? 1 : 0;
-  }
-  if (found * FileMemory::kPage != kTrialBytes) {
-    fail_input("{}: its disk gives other bytes back than were written", folder.string());
-  }
+  require(::pread(file.get(), numbers.data(), kTrialBytes, 0) == kTrialBytes);
   rates.read = static_cast<double>(kTrialBytes) / seconds_since(start);
   return rates;
 }

@@ -32,13 +32,16 @@ class FileMemory {
 
   // Begins to read a part that was given back.
   void fetch(std::int64_t begin, std::int64_t end) const;
-  // Begins to write what has changed of a part.
-  void begin_writing(std::int64_t begin, std::int64_t end) const;
-  // Writes a part, and gives its memory back. Throws Error{kInput} naming the folder where the disk
-  // fails.
-  void evict(std::int64_t begin, std::int64_t end) const;
+  // Gives a part back to the system, which keeps it as long as it has memory to spare, and begins
+  // to write what has changed of it.
+  void release(std::int64_t begin, std::int64_t end) const;
+  // The same without beginning to write: the system does so in its own time.
+  void release_pages(std::int64_t begin, std::int64_t end) const;
   // The same of bytes that nobody needs any more: they are zero afterwards.
   void drop(std::int64_t begin, std::int64_t end) const;
+  // Throws Error{kInput} naming the folder if something could not be written since the last call:
+  // until then, nothing that was read may be trusted.
+  void check() const;
 
  private:
   [[noreturn]] void refuse(const char* what) const;
@@ -50,8 +53,8 @@ class FileMemory {
   std::int64_t bytes_ = 0;
 };
 
-// Bytes per second at which a disk writes and reads files in `folder`, by a short trial that goes
-// past the system's memory of files. Throws as FileMemory does.
+// Bytes per second at which a disk writes and reads files in `folder`, by a short trial past the
+// system's memory of files. Throws as FileMemory does.
 struct DiskRates {
   double write = 0;
   double read = 0;

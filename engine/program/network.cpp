@@ -139,13 +139,23 @@ std::int64_t Network::least_budget() const {
   return least;
 }
 
+bool Network::needs_features() const {
+  for (const Pass* pass : {&training_, &evaluation_}) {
+    for (const auto* blocks : {&pass->schedule.prologue, &pass->schedule.blocks}) {
+      if (values_->needs_features(paged(*pass, *blocks))) return true;
+    }
+  }
+  return false;
+}
+
 DiskTraffic Network::disk_traffic(std::int64_t budget) const {
   const PagingPlan plan = values_->plan(paged(training_, training_.schedule.blocks), budget);
   return {plan.written_bytes, plan.read_bytes};
 }
 
 void Network::make_file() {
-  const ValuesInFile& in_file = options_.values_in_file;
+  ValuesInFile in_file = options_.values_in_file;
+  if (needs_features()) in_file.features = {};
   values_->allocate(in_file);
   paging_ = std::make_unique<Paging>();
   const auto plan = [&](const Pass& pass, const std::vector<Block>& blocks) {

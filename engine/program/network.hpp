@@ -67,6 +67,8 @@ class Network {
   // an epoch with more.
   std::int64_t least_budget() const;
   DiskTraffic disk_traffic(std::int64_t budget) const;
+  // Whether features must be in memory then: what reads them in order can do with parts of them.
+  bool needs_features() const;
   // Of all values, wherever they lie.
   std::int64_t all_value_bytes() const { return values_->bytes(); }
   // Bytes of host memory that the program of training, or another one, keeps values in

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "base/error.hpp"
 #include "engine/program/operations/rules.hpp"
@@ -19,12 +20,27 @@ int instant_of(const Schedule& schedule, const Call& call) {
   return (call.rows == Rows::kComputed ? schedule.computed_instants : schedule.instants)[v];
 }
 
+// How much of what a step touches in order is in memory at a time where that passes through.
+std::int64_t window_of(const PagingProblem& problem) {
+  std::int64_t most = 0;
+  for (const PagingStep& step : problem.steps) {
+    std::int64_t bytes = 0;
+    for (const auto& touched : step.touched) bytes += touched.in_order ? touched.bytes.size() : 0;
+    most = std::max(most, bytes);
+  }
+  const std::int64_t window = std::min(most, kPagingWindow);
+  return (window + problem.unit - 1) / problem.unit * problem.unit;
+}
+
 class Planner {
  public:
   Planner(const PagingProblem& problem, std::int64_t budget)
-      : problem_(problem), budget_(budget), units_(to_unit_end(problem.bytes)) {
+      : problem_(problem),
+        room_(budget >= problem.bytes ? budget : budget - window_of(problem)),
+        units_(to_unit_end(problem.bytes)) {
     plan_.leaving.resize(problem.steps.size());
     plan_.coming.resize(problem.steps.size());
+    plan_.passing.resize(problem.steps.size());
     for (const PagingStep& step : problem.steps) {
       plan_.reads_features.push_back(step.reads_features);
     }
@@ -40,12 +56,12 @@ class Planner {
   PagingPlan run() {
     for (int s = 0; s < steps(); ++s) {
       begin(s);
-      for_each_touched(s, [&](Unit& unit) { bring(unit, s, s); });
-      if (s + 1 < steps()) {
-        bool has_room = true;
-        for_each_touched(s + 1, [&](Unit& unit) { has_room = has_room && bring(unit, s + 1, s); });
-      }
-      for_each_written(s, [&](Unit& unit) { unit.is_changed = true; });
+      bring_all(s);
+      if (s + 1 < steps()) bring_all(s + 1);
+      for_each_touched(s, [&](Unit& unit, const PagingStep::Touched& touched) {
+        if (touched.written && unit.is_here) unit.is_changed = true;
+      });
+      pass_through(s);
       plan_.most_bytes = std::max(plan_.most_bytes, here_bytes_);
     }
     finish();
@@ -56,6 +72,7 @@ class Planner {
   struct Unit {
     std::vector<int> touches;  // steps
     std::size_t next = 0;      // in them: behind `now_`
+    int must_be_at = -1;       // the last step that can't do with it passing through
     std::vector<std::pair<int, int>> live;
     bool is_here = false;
     bool is_away = false;     // its content lies in the file
@@ -79,18 +96,12 @@ class Planner {
   template <typename Visit>
   void for_each_touched(int step, const Visit& visit) {
     for (const auto& touched : problem_.steps[static_cast<std::size_t>(step)].touched) {
-      for_each_unit(touched.bytes, visit);
-    }
-  }
-  template <typename Visit>
-  void for_each_written(int step, const Visit& visit) {
-    for (const auto& touched : problem_.steps[static_cast<std::size_t>(step)].touched) {
-      if (touched.written) for_each_unit(touched.bytes, visit);
+      for_each_unit(touched.bytes, [&](Unit& unit) { visit(unit, touched); });
     }
   }
 
   void note_touches(int step) {
-    for_each_touched(step, [&](Unit& unit) {
+    for_each_touched(step, [&](Unit& unit, const auto&) {
       if (unit.touches.empty() || unit.touches.back() != step) unit.touches.push_back(step);
     });
   }
@@ -99,9 +110,12 @@ class Planner {
     while (unit.next < unit.touches.size() && unit.touches[unit.next] <= now_) ++unit.next;
     return unit.next < unit.touches.size() ? unit.touches[unit.next] : kNever;
   }
-  int last_touch(Unit& unit) const {
+  // The first touch behind a step that is `now_` or the next one.
+  int touch_behind(Unit& unit, int step) const {
     next_touch(unit);
-    return unit.next == 0 ? -1 : unit.touches[unit.next - 1];
+    const auto first = unit.touches.begin() + static_cast<std::ptrdiff_t>(unit.next);
+    const auto found = std::upper_bound(first, unit.touches.end(), step);
+    return found == unit.touches.end() ? kNever : *found;
   }
   static bool is_needed_behind(const Unit& unit, int step) {
     return std::ranges::any_of(unit.live, [&](const std::pair<int, int>& live) {
@@ -109,60 +123,109 @@ class Planner {
     });
   }
 
+  // Units that must be there are busy; those that may pass through are the first to be asked for
+  // their room.
   void begin(int step) {
-    for (Unit* unit : busy_) here_.insert({next_touch(*unit), unit});
-    busy_.clear();
-    now_ = step;
-    while (!here_.empty() && here_.begin()->first <= now_) {
-      busy_.push_back(here_.begin()->second);
+    std::vector<Unit*> touched = std::exchange(busy_, {});
+    while (!here_.empty() && here_.begin()->first < step) {
+      touched.push_back(here_.begin()->second);
       here_.erase(here_.begin());
+    }
+    for (Unit* unit : touched) here_.insert({next_touch(*unit), unit});
+    now_ = step;
+    for_each_touched(step, [&](Unit& unit, const PagingStep::Touched& by) {
+      if (!by.in_order) unit.must_be_at = step;
+    });
+    std::vector<Unit*> passing;
+    while (!here_.empty() && here_.begin()->first <= now_) {
+      Unit* const unit = here_.begin()->second;
+      (unit->must_be_at == step ? busy_ : passing).push_back(unit);
+      here_.erase(here_.begin());
+    }
+    for (Unit* unit : passing) here_.insert({now_, unit});
+  }
+
+  // First what must be there, then, if that is, what may pass through.
+  void bring_all(int step) {
+    bool has_room = true;
+    for (const bool in_order : {false, true}) {
+      for_each_touched(step, [&](Unit& unit, const PagingStep::Touched& touched) {
+        if (touched.in_order != in_order || !has_room) return;
+        has_room = bring(unit, step, in_order) || in_order;
+      });
     }
   }
 
-  // Makes the unit be there for step `by`; false: there is no room for it beside what this step
-  // and the next one touch.
-  bool bring(Unit& unit, int by, int from) {
+  // Makes the unit be there for a step, if there is room beside what this step and the next one
+  // touch; for one that may pass through, only that of units which are needed later again.
+  bool bring(Unit& unit, int by, bool may_pass) {
     if (unit.is_here) return true;
     const ByteRange bytes = bytes_of(unit);
-    while (here_bytes_ + bytes.size() > budget_) {
-      if (!send_away(by)) {
-        ATOLL_ASSERT(by > now_, "step {} needs more than {} bytes", by, budget_);
-        return false;
-      }
+    const int behind = may_pass     ? std::max(by, touch_behind(unit, by) - 1)
+                       : by == now_ ? now_ - 1
+                                    : by;
+    while (here_bytes_ + bytes.size() > room_) {
+      if (send_away(by, behind)) continue;
+      ATOLL_ASSERT(may_pass || by > now_, "step {} needs more than {} bytes", by, room_);
+      return false;
     }
     unit.is_here = true;
     unit.is_changed = false;
     here_bytes_ += bytes.size();
-    if (by == now_) {
+    if (by == now_ && !may_pass) {
       busy_.push_back(&unit);
     } else {
       here_.insert({by, &unit});
     }
     if (!unit.is_away) return true;
-    add(plan_.coming[static_cast<std::size_t>(from)], bytes);
+    add(plan_.coming[static_cast<std::size_t>(now_)], bytes);
     plan_.read_bytes += bytes.size();
     return true;
   }
 
-  bool send_away(int by) {
+  // The unit that is needed again last, if that is behind a step.
+  bool send_away(int by, int behind) {
     if (here_.empty()) return false;
     const auto last = std::prev(here_.end());
-    if (last->first <= by) return false;
+    if (last->first <= behind) return false;
     Unit& unit = *last->second;
+    leave(unit, by, last->first);
     here_.erase(last);
-    leave(unit, by);
     return true;
   }
 
-  void leave(Unit& unit, int by) {
+  // Before the step that would have touched it next.
+  void leave(Unit& unit, int by, int next) {
     const ByteRange bytes = bytes_of(unit);
-    const int behind = last_touch(unit);
+    const auto place = std::ranges::lower_bound(unit.touches, next);
+    const int behind = *std::prev(place);
     const bool kept = is_needed_behind(unit, behind);
     unit.is_here = false;
     unit.is_away = kept;
     here_bytes_ -= bytes.size();
     if (kept && unit.is_changed) plan_.written_bytes += bytes.size();
     plan_.leaving[static_cast<std::size_t>(behind)].push_back({bytes, kept, by});
+  }
+
+  void pass_through(int step) {
+    std::map<Unit*, bool> written;  // of what is not here, in order
+    for_each_touched(step, [&](Unit& unit, const PagingStep::Touched& touched) {
+      if (!unit.is_here) written[&unit] = written[&unit] || touched.written;
+    });
+    std::vector<PagingPlan::Passing>& passing = plan_.passing[static_cast<std::size_t>(step)];
+    for (const auto& [unit, is_written] : written) {
+      const ByteRange bytes = bytes_of(*unit);
+      const bool kept = is_needed_behind(*unit, step);
+      if (unit->is_away) plan_.read_bytes += bytes.size();
+      if (kept && is_written) plan_.written_bytes += bytes.size();
+      unit->is_away = kept;
+      if (!passing.empty() && passing.back().kept == kept &&
+          passing.back().bytes.end == bytes.begin) {
+        passing.back().bytes.end = bytes.end;
+      } else {
+        passing.push_back({bytes, kept});
+      }
+    }
   }
 
   static void add(std::vector<ByteRange>& ranges, ByteRange bytes) {
@@ -196,7 +259,7 @@ class Planner {
   }
 
   const PagingProblem& problem_;
-  std::int64_t budget_;
+  std::int64_t room_;
   std::vector<Unit> units_;
   std::multimap<int, Unit*> here_;  // what no running step touches, by next touch
   std::vector<Unit*> busy_;         // what it touches
@@ -232,15 +295,22 @@ PagingProblem paging_problem(const Program& program, std::span<const Block> bloc
   for (const Block& block : blocks) {
     for (const Call& call : block.calls) {
       PagingStep step;
-      const auto touch = [&](Value v, bool written) {
+      const auto touch = [&](Value v, bool written, bool in_order) {
         const ByteRange bytes = range_of(v);
         last_steps[static_cast<std::size_t>(v)] = static_cast<int>(problem.steps.size());
-        if (bytes.size() > 0) step.touched.push_back({bytes, written});
-        step.reads_features = step.reads_features || is_features(v);
+        if (bytes.size() > 0) step.touched.push_back({bytes, written, in_order});
+        if (!is_features(v)) return;
+        step.reads_features = step.reads_features || in_order;
+        problem.needs_features = problem.needs_features || !in_order;
       };
       const Operation& op = program.at(call.value);
-      touch(call.value, true);
-      for (const Value read : reads_of(op)) touch(read, read == op.decided.added_to);
+      const bool reads_in_order = op.rule->reach == Reach::kRow || op.rule->reach == Reach::kSum ||
+                                  op.rule->reach == Reach::kWhole;
+      touch(call.value, true, /*in_order=*/true);
+      for (const Value read : reads_of(op)) {
+        const bool is_added_to = read == op.decided.added_to;
+        touch(read, is_added_to, reads_in_order || is_added_to);
+      }
       problem.steps.push_back(std::move(step));
       const int before = instants.empty() ? -1 : instants.back();
       instants.push_back(std::max(before, instant_of(schedule, call)));
@@ -270,6 +340,7 @@ std::int64_t least_paged_bytes(const PagingProblem& problem) {
   for (const PagingStep& step : problem.steps) {
     std::vector<std::pair<std::int64_t, std::int64_t>> units;
     for (const auto& touched : step.touched) {
+      if (touched.in_order) continue;
       units.emplace_back(touched.bytes.begin / problem.unit,
                          (touched.bytes.end + problem.unit - 1) / problem.unit);
     }
@@ -282,7 +353,7 @@ std::int64_t least_paged_bytes(const PagingProblem& problem) {
     }
     least = std::max(least, bytes);
   }
-  return least;
+  return least + window_of(problem);
 }
 
 PagingPlan plan_paging(const PagingProblem& problem, std::int64_t budget) {

@@ -23,9 +23,11 @@ struct PagingStep {
   struct Touched {
     ByteRange bytes;
     bool written = false;
+    // Row by row, in order; not rows of neighbours anywhere.
+    bool in_order = false;
   };
   std::vector<Touched> touched;
-  bool reads_features = false;
+  bool reads_features = false;  // in order
 };
 
 // Bytes whose content counts behind step `first` (-1: before the pass begins) and until step `last`
@@ -41,6 +43,8 @@ struct PagingProblem {
   std::vector<LiveBytes> live;
   std::int64_t bytes = 0;  // of all memory
   std::int64_t unit = 0;   // parts are multiples of it, but for the end
+  // Some step reads them anywhere: they must be in memory.
+  bool needs_features = false;
 };
 
 // The calls of these blocks as steps, in order. unit: see PagingProblem.
@@ -48,7 +52,8 @@ PagingProblem paging_problem(const Program& program, std::span<const Block> bloc
                              const Schedule& schedule, const Layout& layout,
                              std::int64_t element_bytes, std::int64_t unit);
 
-// The least memory in which the calls can run: that of the one which needs most.
+// The least memory in which the calls can run: that of the one which needs most. What is touched in
+// order may pass through, with a window of it in memory.
 std::int64_t least_paged_bytes(const PagingProblem& problem);
 
 struct PagingPlan {
@@ -62,12 +67,22 @@ struct PagingPlan {
   // By step: what was given back, and is read from its begin on for the next step. It has room when
   // all has left that is to by that next step.
   std::vector<std::vector<ByteRange>> coming;
+  // By step: what it touches in order, with no room for all of it. It is in the file when the step
+  // begins, and when it ends; where `kept` is false, it is not needed any more then.
+  struct Passing {
+    ByteRange bytes;
+    bool kept = false;
+  };
+  std::vector<std::vector<Passing>> passing;
   std::vector<bool> reads_features;  // by step
   std::vector<ByteRange> left;       // what is there at the end
   std::int64_t most_bytes = 0;       // that are there at a time
   std::int64_t written_bytes = 0;
   std::int64_t read_bytes = 0;
 };
+
+// The most bytes of what passes through in memory at a time, about.
+inline constexpr std::int64_t kPagingWindow = 256 << 20;
 
 // At most `budget` bytes at a time, at least least_paged_bytes(). Nothing is there when the pass
 // begins.

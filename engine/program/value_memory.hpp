@@ -54,6 +54,8 @@ class ValueMemory {
 
   // The least budget with which a pass runs.
   std::int64_t least_budget(const PagedPass& pass) const;
+  // Whether it reads features anywhere, so that they must be in memory.
+  bool needs_features(const PagedPass& pass) const { return problem(pass).needs_features; }
   // As the pass would run with a budget.
   PagingPlan plan(const PagedPass& pass, std::int64_t budget) const;
   // Null: all values are in memory. lasting: bytes from the begin that outlive passes.

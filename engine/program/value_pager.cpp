@@ -12,7 +12,7 @@ ValuePager::ValuePager(const FileMemory& memory, std::int64_t lasting,
     : memory_(memory), lasting_(lasting), features_(features) {
   writer_ = std::jthread([this] { write(); });
   reader_ = std::jthread([this] { read(); });
-  if (!features_.empty()) dropper_ = std::jthread([this] { drop_features(); });
+  sweeper_ = std::jthread([this] { sweep(); });
 }
 
 ValuePager::~ValuePager() {
@@ -25,6 +25,7 @@ ValuePager::~ValuePager() {
 
 void ValuePager::begin(const PagingPlan& plan) {
   take_all_away();
+  memory_.check();
   const std::lock_guard lock(mutex_);
   plan_ = &plan;
   step_ = -1;
@@ -56,12 +57,12 @@ void ValuePager::next_call() {
   ATOLL_ASSERT(plan_ != nullptr && step_ + 1 < std::ssize(plan_->coming));
   std::unique_lock lock(mutex_);
   if (step_ >= 0) {
-    for (const Leaving& part : plan_->leaving[static_cast<std::size_t>(step_)]) {
-      // Those that are needed first go first.
-      const auto place = std::ranges::upper_bound(leaving_, part.by, {}, &Leaving::by);
-      leaving_.insert(place, part);
-      waited_for_.insert(part.by);
+    const auto last = static_cast<std::size_t>(step_);
+    for (const Leaving& part : plan_->leaving[last]) send_away(part);
+    for (const PagingPlan::Passing& part : plan_->passing[last]) {
+      send_away({part.bytes, part.kept, step_ + 1});
     }
+    if (plan_->reads_features[last]) drop_mapped_pages(features_);
   }
   ++step_;
   for (const ByteRange& bytes : plan_->coming[static_cast<std::size_t>(step_)]) {
@@ -70,11 +71,18 @@ void ValuePager::next_call() {
   changed_.notify_all();
   changed_.wait(lock, [&] { return has_error() || has_left(step_); });
   rethrow();
+  memory_.check();
+}
+
+void ValuePager::send_away(const Leaving& part) {
+  // Those that are needed first go first.
+  leaving_.insert(std::ranges::upper_bound(leaving_, part.by, {}, &Leaving::by), part);
+  waited_for_.insert(part.by);
 }
 
 void ValuePager::take_away(const Leaving& part) {
   if (part.kept) {
-    memory_.evict(part.bytes.begin, part.bytes.end);
+    memory_.release(part.bytes.begin, part.bytes.end);
   } else {
     memory_.drop(part.bytes.begin, part.bytes.end);
   }
@@ -101,24 +109,28 @@ void ValuePager::write() {
   }
 }
 
-// Whoever reads a page that was taken away finds it again, mostly in the system's memory of files.
-void ValuePager::drop_features() {
-  // In which few hundred megabytes are read.
-  constexpr std::chrono::milliseconds kPause{20};
+// Whoever touches a page that was taken away finds it again, mostly in the system's memory of
+// files: so all that was touched may go, again and again, wherever the call has come to.
+void ValuePager::sweep() {
+  // In which some ten megabytes are touched.
+  constexpr std::chrono::milliseconds kPause{5};
   std::unique_lock lock(mutex_);
-  bool has_some = false;
   while (!stops_) {
-    const bool reads = plan_ != nullptr && step_ >= 0 &&
-                       plan_->reads_features[static_cast<std::size_t>(step_)];
-    if (!reads && !has_some) {
+    const auto step = static_cast<std::size_t>(step_);
+    const bool runs = plan_ != nullptr && step_ >= 0;
+    const bool reads_features = runs && !features_.empty() && plan_->reads_features[step];
+    if (!runs || (!reads_features && plan_->passing[step].empty())) {
       changed_.wait(lock);
       continue;
     }
-    has_some = reads;
+    const PagingPlan& plan = *plan_;
     lock.unlock();
-    drop_mapped_pages(features_);
+    for (const PagingPlan::Passing& part : plan.passing[step]) {
+      memory_.release_pages(part.bytes.begin, part.bytes.end);
+    }
+    if (reads_features) drop_mapped_pages(features_);
     lock.lock();
-    if (reads) changed_.wait_for(lock, kPause, [&] { return stops_; });
+    changed_.wait_for(lock, kPause, [&] { return stops_; });
   }
 }
 

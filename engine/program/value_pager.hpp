@@ -19,13 +19,15 @@ namespace atl {
 class ValuePager {
  public:
   // lasting: bytes from the begin of the memory that outlive passes, a multiple of the plans' unit.
-  // features: mapped, and taken from memory behind the calls that read them.
+  // features: mapped. What passes through, and features, is taken from memory behind the calls that
+  // touch it.
   ValuePager(const FileMemory& memory, std::int64_t lasting, std::span<const std::byte> features);
   ValuePager(const ValuePager&) = delete;
   ValuePager& operator=(const ValuePager&) = delete;
   ~ValuePager();
 
-  // Before the first call of a pass. Throws what writing has thrown.
+  // Before the first call of a pass. The plan must live until the next one. Throws what writing has
+  // thrown.
   void begin(const PagingPlan& plan);
   // Before each call: waits until there is room for what it touches. Throws what writing has
   // thrown.
@@ -41,7 +43,8 @@ class ValuePager {
 
   void write();  // the work of a thread
   void read();
-  void drop_features();
+  void sweep();
+  void send_away(const Leaving& part);
   void take_away(const Leaving& part);
   void take_all_away();
   bool has_left(int by) const;  // all that is to
@@ -62,7 +65,7 @@ class ValuePager {
   bool is_reading_ = false;
   bool stops_ = false;
   std::exception_ptr error_;
-  std::jthread writer_, reader_, dropper_;
+  std::jthread writer_, reader_, sweeper_;
 };
 
 }  // namespace atl

@@ -27,7 +27,7 @@ constexpr double kBytesPerCopiedByte = 64;
 // with.
 constexpr double kMemoryRate = 10e9;
 // The most bytes of mapped features that are in memory while they are read, about (ValuePager).
-constexpr std::int64_t kFeatureWindow = 512 << 20;
+constexpr std::int64_t kFeatureWindow = 256 << 20;
 
 // The memory that the process holds already: libraries and, on a host, what has been read of the
 // data; by all ranks, since they may be in one process.
@@ -103,6 +103,7 @@ class Chooser {
 
   // This rank's bytes beside values in a file. Mapped features are in memory in small parts.
   std::int64_t beside_paged() const {
+    if (trainer_.network().needs_features()) return others_;
     const std::int64_t features = std::ssize(trainer_.data().mapped_features());
     return others_ - features + std::min(features, kFeatureWindow);
   }

@@ -1,10 +1,10 @@
 #include "base/file_memory.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "base/error.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -23,13 +23,13 @@ void fill(const FileMemory& memory) {
 
 // Pages of [begin, end) that are in the memory of this process.
 std::int64_t mapped_pages(const FileMemory& memory, std::int64_t begin, std::int64_t end) {
-  std::ifstream map("/proc/self/pagemap", std::ios::binary);
+  const Descriptor map(::open("/proc/self/pagemap", O_RDONLY));
   std::int64_t count = 0;
   for (std::int64_t at = begin; at < end; at += kPage) {
     std::uint64_t entry = 0;
-    const auto address = reinterpret_cast<std::uintptr_t>(memory.data() + at);
-    map.seekg(static_cast<std::streamoff>(address / kPage * sizeof(entry)));
-    map.read(reinterpret_cast<char*>(&entry), sizeof(entry));
+    const auto page = reinterpret_cast<std::uintptr_t>(memory.data() + at) / kPage;
+    EXPECT_EQ(::pread(map.get(), &entry, sizeof(entry), static_cast<off_t>(page * sizeof(entry))),
+              static_cast<ssize_t>(sizeof(entry)));
     count += static_cast<std::int64_t>(entry >> 63);
   }
   return count;
@@ -42,8 +42,8 @@ TEST(FileMemory, HasItsBytesWhereverTheyAre) {
                           [](std::byte b) { return b == std::byte{0}; }));
   fill(memory);
   EXPECT_EQ(mapped_pages(memory, 0, memory.bytes()), 64);
-  memory.begin_writing(0, 16 * kPage);
-  memory.evict(0, 16 * kPage);
+  memory.release(0, 16 * kPage);
+  memory.check();
   EXPECT_EQ(mapped_pages(memory, 0, 16 * kPage), 0);
   EXPECT_EQ(mapped_pages(memory, 16 * kPage, memory.bytes()), 48);
   memory.fetch(0, 8 * kPage);
@@ -77,11 +77,11 @@ TEST(FileMemory, SaysWhyThereIsNone) {
   EXPECT_EQ(none.kind(), ErrorKind::kInput);
   EXPECT_THAT(none.what(),
               testing::AllOf(testing::HasSubstr(missing), testing::HasSubstr("No such file")));
-  const Error full = thrown_error([&] { FileMemory(dir.path(), std::int64_t{1} << 50); });
+  const Error full = thrown_error([&] { FileMemory(dir.path(), std::int64_t{1} << 42); });
   EXPECT_EQ(full.kind(), ErrorKind::kInput);
   EXPECT_THAT(full.what(),
               testing::AllOf(testing::HasSubstr(dir.path().string()),
-                             testing::HasSubstr("1.00 PiB"), testing::HasSubstr("are free")));
+                             testing::HasSubstr("4.00 TiB"), testing::HasSubstr("are free")));
 }
 
 TEST(FileMemory, MeasuresItsDisk) {

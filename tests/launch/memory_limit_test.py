@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`train --memory` as a user runs it: values that don't fit are dropped and computed again, the model
-stays the same, and a limit that can't be kept is refused with one that can."""
+"""`train --memory` as a user runs it (docs/memory.md): values that don't fit are dropped and computed
+again, or lie in a file, the model stays the same, and a limit that can't be kept is refused with one
+that can."""
 
 import os
 import re
@@ -13,6 +14,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import ATOLL, TIMEOUT, OneFolderTest, environment, run
 
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/memory.md")
 DEEP = ["--model", "gcnii", "--layers", "24", "--hidden", "64", "--epochs", "3", "--threads", "1"]
 
 
@@ -83,6 +85,68 @@ class MemoryLimitTest(OneFolderTest):
         text = self.train("quantized", *options, "--memory", f"{limit}MiB")
         self.assertIn("but for aggregates", text)
         self.assertEqual(self.tensors("whole_quantized"), self.tensors("quantized"))
+
+    def test_values_in_a_file_leave_the_model_as_it_is(self):
+        for ranks in ("1", "2"):
+            local = ["--transport", "local", "--ranks", ranks]
+            file = [*local, "--offload-folder", self.folder, "--offload", "on"]
+            self.train(f"in_memory{ranks}", *local)
+            limit = self.least(*file)
+            text = self.train(f"in_file{ranks}", *file, "--memory", f"{limit}MiB")
+            self.assertRegex(text, r"--memory \d+MiB: on rank 0, .* of .* of values are in memory at "
+                                   r"a time, the others in a file in .*; an epoch writes .* and reads")
+            self.assertEqual(self.tensors(f"in_memory{ranks}"), self.tensors(f"in_file{ranks}"))
+
+    def test_a_run_with_values_in_a_file_goes_on_without_and_with(self):
+        limit = self.least("--offload-folder", self.folder, "--offload", "on")
+        file = ["--memory", f"{limit}MiB", "--offload-folder", self.folder, "--offload", "on"]
+        self.train("one_go")
+        for name, first, then in (("to_file", [], file), ("from_file", file, []),
+                                  ("file", file, file)):
+            self.train(name, *first, "--epochs", "1")
+            self.train(name, *then, "--resume", "--epochs", "3")
+            self.assertEqual(self.tensors("one_go"), self.tensors(name), name)
+
+    def test_values_in_a_file_keep_the_limit(self):
+        deep = ["--model", "gcn", "--layers", "12", "--hidden", "256", "--epochs", "2",
+                "--threads", "2", "--offload-folder", ".", "--offload", "on"]
+        self.succeed("generate", "sbm", "--nodes", "60000", "--classes", "4", "--features", "8",
+                     "--out", "larger")
+        message = self.refuse("train", "larger", *deep, "--memory", "1MiB", "--run-dir", "none")
+        all_mib, least = (float(re.search(words, message).group(1))
+                          for words in (r"takes ([\d.]+) MiB", r"--memory (\d+)MiB or more"))
+        self.assertLess(least, 0.6 * all_mib)
+        process = subprocess.Popen(
+            [os.path.abspath(ATOLL), "train", "larger", *deep, "--memory", f"{least:.0f}MiB",
+             "--run-dir", "small"], cwd=self.folder, env=environment(), stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = status
+        self.assertEqual(status, 0)
+        self.assertLess(usage.ru_maxrss / 1024, least)
+
+    def test_folders_that_hold_no_values(self):
+        memory = ["--memory", "1GiB"]
+        for options, words in (
+                (["--offload-folder", "x"], "--offload-folder x: values lie there where memory has "
+                                            "no room for them; allowed with --memory SIZE"),
+                ([*memory, "--offload-folder", "x", "--offload", "off"],
+                 "--offload-folder x: --offload off found; allowed with auto and on")):
+            self.assertIn(words, self.refuse("train", "data", *options))
+        limit = self.least("--offload-folder", self.folder, "--offload", "on")
+        message = self.refuse("train", "data", *DEEP, "--run-dir", "none", "--memory",
+                              f"{limit}MiB", "--offload-folder", "nowhere", "--offload", "on")
+        self.assertIn("nowhere: can't make a file: No such file or directory", message)
+
+    def test_the_commands_of_the_page(self):
+        with open(PAGE, encoding="utf-8") as file:
+            lines = [line.split() for line in file if line.startswith("    build/atoll")]
+        self.assertEqual(len(lines), 2)
+        for number, words in enumerate(lines):
+            words = ["data" if word == "data/arxiv" else word for word in words[1:]]
+            result = run([*words, "--hidden", "16", "--epochs", "1", "--run-dir", f"page{number}"],
+                         self.folder)
+            self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_what_is_no_amount_of_memory(self):
         for text in ("8", "lots", "-1GiB", "0B", "8gib"):

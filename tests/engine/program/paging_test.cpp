@@ -14,8 +14,8 @@ constexpr std::int64_t kUnit = 16;
 
 PagingStep touching(std::initializer_list<ByteRange> read, ByteRange written) {
   PagingStep step;
-  for (const ByteRange& bytes : read) step.touched.push_back({bytes, false});
-  step.touched.push_back({written, true});
+  for (const ByteRange& bytes : read) step.touched.push_back({bytes, false, false});
+  step.touched.push_back({written, true, false});
   return step;
 }
 
@@ -34,10 +34,31 @@ class Judge {
     const auto steps = static_cast<int>(problem_.steps.size());
     for (int s = 0; s < steps; ++s) {
       begin(s);
+      std::set<std::int64_t> passing;
+      for (const auto& part : plan_.passing[at(s)]) {
+        each_unit(part.bytes, [&](std::int64_t unit) { passing.insert(unit); });
+      }
       for (const auto& touched : problem_.steps[at(s)].touched) {
         each_unit(touched.bytes, [&](std::int64_t unit) {
+          EXPECT_TRUE(touched.in_order || !passing.contains(unit));
+          if (passing.contains(unit)) {
+            EXPECT_FALSE(here_.contains(unit));
+            if (touched.written) written_ += kUnit;
+            return;
+          }
           here_.insert(unit);
           away_.erase(unit);
+        });
+      }
+      for (const auto& part : plan_.passing[at(s)]) {
+        each_unit(part.bytes, [&](std::int64_t unit) {
+          if (away_.contains(unit)) read_ += kUnit;
+          EXPECT_TRUE(part.kept || !is_needed(unit, s)) << "unit " << unit << " behind step " << s;
+          if (part.kept) {
+            away_.insert(unit);
+          } else {
+            away_.erase(unit);
+          }
         });
       }
       // What comes for the next step.
@@ -75,6 +96,13 @@ class Judge {
   }
   std::int64_t bytes_here() const { return static_cast<std::int64_t>(here_.size()) * kUnit; }
 
+  bool is_needed(std::int64_t unit, int behind) const {
+    return std::ranges::any_of(problem_.live, [&](const LiveBytes& live) {
+      return live.bytes.begin < (unit + 1) * kUnit && live.bytes.end > unit * kUnit &&
+             live.first <= behind && behind < live.last;
+    });
+  }
+
   // All that the step needs the room of has left.
   void begin(int step) {
     for (const PagingPlan::Leaving& part : waiting_) {
@@ -87,11 +115,7 @@ class Judge {
     if (part.kept) written_ += part.bytes.size();
     each_unit(part.bytes, [&](std::int64_t unit) {
       EXPECT_EQ(here_.erase(unit), 1) << "unit " << unit;
-      const bool needed = std::ranges::any_of(problem_.live, [&](const LiveBytes& live) {
-        return live.bytes.begin < (unit + 1) * kUnit && live.bytes.end > unit * kUnit &&
-               live.first <= behind && behind < live.last;
-      });
-      EXPECT_TRUE(part.kept || !needed) << "unit " << unit << " behind step " << behind;
+      EXPECT_TRUE(part.kept || !is_needed(unit, behind)) << "unit " << unit << ", step " << behind;
       if (part.kept) away_.insert(unit);
     });
   }
@@ -120,10 +144,11 @@ PagingProblem random_problem(std::mt19937& random) {
     end = place.end;
     const int last = draw(0, 3) == 0 ? steps : draw(s, steps - 1);
     problem.live.push_back({place, draw(0, 9) == 0 ? -1 : s, last});
-    problem.steps[static_cast<std::size_t>(s)].touched.push_back({place, true});
+    problem.steps[static_cast<std::size_t>(s)].touched.push_back({place, true, draw(0, 1) == 0});
     for (int reader = s + 1; reader <= std::min(last, steps - 1); ++reader) {
       if (reader == last || draw(0, 2) == 0) {
-        problem.steps[static_cast<std::size_t>(reader)].touched.push_back({place, false});
+        problem.steps[static_cast<std::size_t>(reader)].touched.push_back(
+            {place, false, draw(0, 1) == 0});
       }
     }
   }
