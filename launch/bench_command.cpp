@@ -200,10 +200,9 @@ TrainOptions wanted_run(const BenchArguments& arguments) {
 void run_bench(const BenchArguments& arguments) {
   const TrainOptions wanted = wanted_run(arguments);
   require_node_per_rank(arguments.flags.transport, arguments.flags.dataset);
-  if (wanted.blocks.end()) {
-    fail_option(
-        "--blocks-until {}: found in bench, which measures epochs of one kind; leave it out",
-        to_string(wanted.blocks.until));
+  if (wanted.first_phase_end().any()) {
+    fail_option("{}: found in bench, which measures epochs of one kind; leave it out",
+                wanted.first_phase_option());
   }
   if (!arguments.compare.empty()) {
     if (wanted.repartition_every > 0) {

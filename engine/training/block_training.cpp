@@ -45,7 +45,7 @@ BlockTraining::BlockTraining(const TrainOptions& options, const RankData& data, 
       rank_(rank),
       optimizer_(optimizer),
       network_(whole, rank_),
-      exchange_(make_exchange(options.exchange_options(), rank_)),
+      exchange_(make_exchange(options.first_exchange_options(), rank_)),
       blocks_(data.graph()),
       weight_of_row_(weights_of_rows(data)),
       most_(most_rows()),
@@ -155,7 +155,7 @@ void BlockTraining::enter(int block, std::int64_t nodes) {
   const MatrixView features = features_.reshaped(inner, all.cols);
   rank_.backend.run(rank_.queue, kernels::GatherRows{all, block_.rows, {}, features});
   network_.enter(block_.graph.view(), features);
-  if (exchange_ == nullptr) exchange_ = make_exchange(options_.exchange_options(), rank_);
+  if (exchange_ == nullptr) exchange_ = make_exchange(options_.first_exchange_options(), rank_);
   exchange_->keep_alive(network_.memory());
 }
 

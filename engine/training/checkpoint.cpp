@@ -146,7 +146,7 @@ Json describe(const Checkpoint& checkpoint) {
   if (!checkpoint.line.empty()) json["line"] = checkpoint.line;
   if (checkpoint.evaluation_is_due) json["evaluation_is_due"] = true;
   if (!checkpoint.rank_files.empty()) json[kRankFiles] = checkpoint.rank_files;
-  if (checkpoint.last_on_blocks > 0) json["last_on_blocks"] = checkpoint.last_on_blocks;
+  if (checkpoint.last_before_switch > 0) json["last_before_switch"] = checkpoint.last_before_switch;
   return json;
 }
 
@@ -262,7 +262,7 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& pa
   checkpoint.evaluation_is_due = json_field_or<bool>(json, "evaluation_is_due", path, false);
   checkpoint.rank_files =
       json_field_or<std::vector<std::string>>(json, kRankFiles, path, std::vector<std::string>());
-  checkpoint.last_on_blocks = json_field_or<int>(json, "last_on_blocks", path, 0);
+  checkpoint.last_before_switch = json_field_or<int>(json, "last_before_switch", path, 0);
   return checkpoint;
 }
 

@@ -20,7 +20,7 @@ namespace atl {
 struct BestEpoch {
   int epoch = 0;  // 0: none yet
   Metrics metrics;
-  int evaluations_since = 0;  // or since the end of blocks, where they ended by accuracy
+  int evaluations_since = 0;  // or since the first phase, where it ended by accuracy
   SafetensorsFile weights;    // as Trainer::state(false)
 };
 
@@ -35,7 +35,7 @@ struct Checkpoint {
   bool evaluation_is_due = false;
   // Checksums of the ranks' files (rank_files.hpp), by rank; empty: they have none.
   std::vector<std::string> rank_files = {};
-  int last_on_blocks = 0;  // with --blocks-until accuracy, once it is known: see Trainer
+  int last_before_switch = 0;  // where accuracy decides, once it is known: see Trainer
 };
 
 // The bytes of its file.

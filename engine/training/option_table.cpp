@@ -122,23 +122,25 @@ Table block_options() {
       {.name = "blocks-until",
        .group = "Optimizer",
        .help = "--blocks: the last epoch on blocks, after which steps are on the whole graph; "
-               "accuracy: the one after which --blocks-patience evaluations have brought no better "
+               "accuracy: the one after which --switch-patience evaluations have brought no better "
                "valid metric; 0: there is none",
        .value = TrainRow::written(ATOLL_FIELD(blocks.until), parse_blocks_until),
        .recorded = any,
        .plan = PlanRole::kExcludes},
-      {.name = "blocks-patience",
+      {.name = "switch-patience",
        .group = "Optimizer",
-       .help = "--blocks-until accuracy: evaluations without a better valid metric that end "
-               "training on blocks",
-       .value = TrainRow::number(ATOLL_FIELD(blocks.patience), 1, 10000000),
-       .recorded = [](const TrainOptions& options) { return options.blocks.until.by_accuracy; },
+       .help = "--blocks-until accuracy and --local-until accuracy: evaluations without a better "
+               "valid metric that end such epochs",
+       .value = TrainRow::number(ATOLL_FIELD(switching.patience), 1, 10000000),
+       .recorded =
+           [](const TrainOptions& options) { return options.first_phase_end().by_accuracy; },
        .plan = PlanRole::kExcludes},
-      {.name = "lr-after-blocks",
+      {.name = "lr-after-switch",
        .group = "Optimizer",
-       .help = "--blocks-until: learning rate from then on, in place of --lr; 0: --lr",
-       .value = TrainRow::at_least(ATOLL_FIELD(blocks.rate_after), 0),
-       .recorded = [](const TrainOptions& options) { return options.blocks.rate_after > 0; },
+       .help = "--blocks-until and --local-until: learning rate from then on, in place of --lr; "
+               "0: --lr",
+       .value = TrainRow::at_least(ATOLL_FIELD(switching.rate_after), 0),
+       .recorded = [](const TrainOptions& options) { return options.switching.rate_after > 0; },
        .plan = PlanRole::kExcludes},
   };
 }
@@ -257,10 +259,18 @@ Table message_options() {
        .recorded =
            [](const TrainOptions& options) { return options.exchange_options().pipelined(); },
        .plan = PlanRole::kFixes},
+      {.name = "local-until",
+       .group = "Messages",
+       .help = "The last epoch without any messages, as with none, after which they travel as "
+               "--exchange says; accuracy: the one after which --switch-patience evaluations have "
+               "brought no better valid metric; 0: there is none",
+       .value = TrainRow::written(ATOLL_FIELD(local_until), parse_local_until),
+       .recorded = [](const TrainOptions& options) { return options.local_until.any(); },
+       .plan = PlanRole::kExcludes},
       {.name = "repartition-every",
        .group = "Messages",
-       .help = "none: cut the graph anew every K epochs, so that in time all edges take part; 0: "
-               "never",
+       .help = "none, and epochs of --local-until: cut the graph anew every K epochs, so that in "
+               "time all edges take part; 0: never",
        .value = TrainRow::number(ATOLL_FIELD(repartition_every), 0, 10000000),
        .recorded = [](const TrainOptions& options) { return options.repartition_every > 0; },
        .plan = PlanRole::kExcludes},

@@ -7,23 +7,49 @@ namespace atl {
 
 namespace {
 
-void check_end_of_blocks(const TrainOptions& options) {
-  const BlockOptions& blocks = options.blocks;
-  if (blocks.until.by_accuracy && options.eval_every == 0) {
-    fail_option("--blocks-until {}: needs evaluations; --eval-every must be at least 1",
-                to_string(blocks.until));
+constexpr const char* kNoMessages = "none";  // the exchange mode of a local phase
+
+void check_first_phase(const TrainOptions& options) {
+  const PhaseEnd& end = options.first_phase_end();
+  const std::string found = options.first_phase_option();
+  if (options.local_until.any() && options.blocks.until.any()) {
+    fail_option("--blocks-until {}: {} found, with which blocks end, too; leave one of them out",
+                to_string(options.blocks.until), found);
   }
-  if (!blocks.until.by_accuracy && blocks.patience != BlockOptions().patience) {
-    fail_option(
-        "--blocks-patience {}: --blocks-until {} found, which counts no evaluations; allowed with "
-        "--blocks-until accuracy",
-        blocks.patience, to_string(blocks.until));
+  if (end.by_accuracy && options.eval_every == 0) {
+    fail_option("{}: needs evaluations; --eval-every must be at least 1", found);
   }
-  if (!blocks.end() && blocks.rate_after > 0) {
+  if (!end.by_accuracy && options.switching.patience != SwitchOptions().patience) {
     fail_option(
-        "--lr-after-blocks {}: --blocks-until 0 found, after which no epochs follow; allowed with "
-        "--blocks-until E and --blocks-until accuracy",
-        blocks.rate_after);
+        "--switch-patience {}: {} found, which counts no evaluations; allowed with --blocks-until "
+        "accuracy and --local-until accuracy",
+        options.switching.patience, found);
+  }
+  if (!end.any() && options.switching.rate_after > 0) {
+    fail_option(
+        "--lr-after-switch {}: {} found, so there is no switch; allowed where one of them is the "
+        "number of an epoch or accuracy",
+        options.switching.rate_after, found);
+  }
+}
+
+std::vector<std::string> modes_with_messages() {
+  std::vector<std::string> names = exchange_modes();
+  std::erase_if(names, [](const std::string& name) {
+    return exchange_mode(name).sent == MessagesSent::kNone;
+  });
+  return names;
+}
+
+void check_local_phase(const TrainOptions& options) {
+  if (!options.local_until.any()) return;
+  const std::string found = options.first_phase_option();
+  if (exchange_mode(options.exchange).sent == MessagesSent::kNone) {
+    fail_option("{}: --exchange {} found, with which no epoch has messages; allowed are {}", found,
+                options.exchange, fmt::join(modes_with_messages(), ", "));
+  }
+  if (options.trace) {
+    fail_option("--trace: a trace shows epochs of one kind; allowed without --local-until");
   }
 }
 
@@ -35,20 +61,16 @@ void check_blocks(const TrainOptions& options) {
       if (!is_given) return;
       fail_option("{}: found without --blocks; allowed with --blocks 2 or more", option);
     };
-    require_blocks(blocks.end(), "--blocks-until " + to_string(blocks.until));
+    require_blocks(blocks.until.any(), "--blocks-until " + to_string(blocks.until));
     require_blocks(blocks.kind != BlockOptions().kind,
                    fmt::format("--block-kind {}", to_string(blocks.kind)));
-    require_blocks(blocks.patience != BlockOptions().patience,
-                   fmt::format("--blocks-patience {}", blocks.patience));
-    require_blocks(blocks.rate_after > 0, fmt::format("--lr-after-blocks {}", blocks.rate_after));
     return;
   }
-  check_end_of_blocks(options);
   const std::string found = fmt::format("--blocks {}", blocks.count);
   if (blocks.count == 1) {
     fail_option("{}: one block is the whole graph; allowed are 2 to {}, or 0", found, kMostBlocks);
   }
-  const ExchangeOptions exchange = options.exchange_options();
+  const ExchangeOptions exchange = options.first_exchange_options();
   const ExchangeMode& mode = exchange_mode(exchange.mode);
   if (mode.sent != MessagesSent::kNone && !exchange.is_plain()) {
     fail_option(
@@ -84,6 +106,16 @@ void check_blocks(const TrainOptions& options) {
 
 }  // namespace
 
+ExchangeOptions TrainOptions::first_exchange_options() const {
+  return local_until.any() ? ExchangeOptions{.mode = kNoMessages} : exchange_options();
+}
+
+std::string TrainOptions::first_phase_option() const {
+  if (local_until.any()) return "--local-until " + to_string(local_until);
+  if (blocks.until.any()) return "--blocks-until " + to_string(blocks.until);
+  return "--blocks-until 0 and --local-until 0";
+}
+
 void check_options(const TrainOptions& options) {
   check_model_options(options.model);
   const BitChoice& bits = options.message_bits.bits;
@@ -94,13 +126,16 @@ void check_options(const TrainOptions& options) {
   }
   const ExchangeOptions exchange = options.exchange_options();
   check_exchange(exchange);
+  check_first_phase(options);
+  check_local_phase(options);
   check_blocks(options);
   const bool takes_bits = exchange_mode(exchange.mode).takes_bits();
-  if (options.repartition_every > 0 && exchange_mode(exchange.mode).sent != MessagesSent::kNone) {
+  if (const std::string first = options.first_exchange_options().mode;
+      options.repartition_every > 0 && exchange_mode(first).sent != MessagesSent::kNone) {
     fail_option(
         "--repartition-every {}: --exchange {} found, whose parts send messages; allowed with "
-        "--exchange none",
-        options.repartition_every, exchange.mode);
+        "--exchange none, and in the epochs of --local-until",
+        options.repartition_every, first);
   }
   if (options.coverage_weights && options.repartition_every == 0) {
     fail_option(

@@ -8,6 +8,7 @@
 #include "engine/models/model.hpp"
 #include "engine/program/optimizer.hpp"
 #include "engine/training/block_options.hpp"
+#include "engine/training/first_phase.hpp"
 #include "engine/training/loss_options.hpp"
 #include "kernels/kernel_choices.hpp"
 #include "partition/sum_route.hpp"
@@ -30,6 +31,8 @@ struct TrainOptions {
   OptimizerConfig optimizer;  // its `epochs` is the length of the run
   LossOptions loss;
   BlockOptions blocks;
+  PhaseEnd local_until;  // up to then no messages travel, as with --exchange none
+  SwitchOptions switching;
   std::uint64_t seed = 1;
   std::filesystem::path init;  // weights to begin with, see initial_weights(); empty: by the seed
   std::int64_t split_index = 0;
@@ -65,7 +68,16 @@ struct TrainOptions {
   bool trace = false;
   std::filesystem::path run_dir;  // empty: nothing is written
 
+  // Those of --exchange.
   ExchangeOptions exchange_options() const { return {exchange, message_bits, sending}; }
+  // Those of the epochs before the switch, or of all, if there is none.
+  ExchangeOptions first_exchange_options() const;
+  // The end of the first phase, if there is one. Blocks end with a local phase.
+  const PhaseEnd& first_phase_end() const { return local_until.any() ? local_until : blocks.until; }
+  // The option that says so, as it was given: "--local-until 20".
+  std::string first_phase_option() const;
+  // Whether the whole graph is for evaluation alone.
+  bool trains_on_blocks_alone() const { return blocks.any() && !first_phase_end().any(); }
 };
 
 // Throws Error{kOption} for combinations that make no sense.

@@ -220,11 +220,17 @@ void RankJob::prepare(std::int64_t model_outputs) {
 }
 
 void RankJob::enter_epoch(int epoch) {
-  if (!cut_) return;
-  cut_->ms.reset();
-  const int every = options_.repartition_every;
-  const int number = transport_.size() == 1 ? 0 : std::max(epoch - 1, 0) / every;
-  if (number == cut_->number) return;
+  if (cut_) {
+    cut_->ms.reset();
+    // The partition has fewer messages than dealt parts.
+    const bool deals = transport_.size() > 1 && !trainer_->has_switched(epoch);
+    const int number = deals ? std::max(epoch - 1, 0) / options_.repartition_every : 0;
+    if (number != cut_->number) enter_cut(number);
+  }
+  trainer_->enter_epoch(epoch);
+}
+
+void RankJob::enter_cut(int number) {
   const SteadyTime start = steady_now();
   const ParallelThreads threads(threads_);
   if (repartition_ == nullptr) {
@@ -233,19 +239,37 @@ void RankJob::enter_epoch(int epoch) {
   }
   // Two cuts at once are more than there may be memory for.
   const SafetensorsFile state = trainer_->state(/*optimizer=*/true, StateOf::kAllRanks);
+  const int last_before_switch = trainer_->last_before_switch();
   trainer_.reset();
   data_.reset();
   shard_ = {};
-  on_all_ranks(transport_,
-               [&] {
-                 shard_ = Shard::copy(repartition_->dataset(),
-                                      repartition_->part(transport_.rank(), options_.seed, number));
-               },
-               {"the cut"});
+  shard_ = shard_of_cut(number);
+  if (number == 0) repartition_.reset();
   prepare(/*model_outputs=*/0);
+  trainer_->set_last_before_switch(last_before_switch);
   const std::string place = fmt::format("the state before cut {}", number);
   on_all_ranks(transport_, [&] { trainer_->load_state(state, /*optimizer=*/true, place); });
   cut_ = CutRecord{number, share_of_edges_inside(), 1e3 * seconds_since(start)};
+}
+
+Shard RankJob::shard_of_cut(int number) {
+  Shard shard;
+  if (number == 0) {
+    shard = shard_of_rank(transport_, dataset_, partition_, options_, /*training=*/true,
+                          partition_quality_);
+  }
+  on_all_ranks(transport_,
+               [&] {
+                 if (number == 0) {
+                   require_same_dataset(shard.dataset(), repartition_->dataset().info().checksum,
+                                        dataset_);
+                   return;
+                 }
+                 shard = Shard::copy(repartition_->dataset(),
+                                     repartition_->part(transport_.rank(), options_.seed, number));
+               },
+               {"the cut"});
+  return shard;
 }
 
 double RankJob::share_of_edges_inside() const {

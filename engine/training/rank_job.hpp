@@ -24,7 +24,7 @@ class RankJob {
 
   // With --repartition-every: makes the cut that this epoch (from 1) is trained on, unless the job
   // has it, with a trainer in the state of the one before. That ends references to trainer() and
-  // data(). Collective.
+  // data(). Then Trainer::enter_epoch(). Collective.
   void enter_epoch(int epoch);
   // Enters the epoch and runs it: see Trainer. Collective.
   EpochResult run_epoch(int epoch, const std::function<EpochWishes()>& wishes = {}) {
@@ -56,6 +56,10 @@ class RankJob {
   void require_replay(const TrainOptions& options, Transport& transport) const;
   // The same of --offload on.
   void require_offload(const TrainOptions& options, Transport& transport) const;
+  // From one cut to another, in the state that the trainer is in. Collective.
+  void enter_cut(int number);
+  // Collective.
+  Shard shard_of_cut(int number);
   // From shard_ to a trainer that can run. Collective.
   void prepare(std::int64_t model_outputs);
   // The share of all edges that lie inside of a part. Collective.
@@ -69,7 +73,7 @@ class RankJob {
   const ModelConfig model_;  // before anything is saved
   TrainOptions options_;
   std::optional<CutRecord> cut_;              // with --repartition-every: that of the epoch
-  std::unique_ptr<Repartition> repartition_;  // from the second cut on
+  std::unique_ptr<Repartition> repartition_;  // in cuts other than the partition
   Json partition_quality_;
   Shard shard_;
   int threads_ = 0;

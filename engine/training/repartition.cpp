@@ -6,14 +6,18 @@
 
 namespace atl {
 
+void require_same_dataset(const DatasetInfo& found, const std::string& first_checksum,
+                          const std::filesystem::path& folder) {
+  if (found.checksum == first_checksum) return;
+  fail_input("{}: the dataset changed since the run began", folder.string());
+}
+
 Repartition::Repartition(Transport& transport, const std::filesystem::path& dataset,
                          const PartitionOptions& options, const DatasetInfo& first) {
   const auto cut = [&] {
     dataset_ = Dataset::open(dataset);
     dataset_.validate_checksums();
-    if (dataset_.info().checksum != first.checksum) {
-      fail_input("{}: the dataset changed since the run began", dataset.string());
-    }
+    require_same_dataset(dataset_.info(), first.checksum, dataset);
     if (transport.rank() != 0) return;
     const Activity activity("cutting into clusters");
     clusters_ = make_clusters(dataset_.graph(), transport.size(), options);

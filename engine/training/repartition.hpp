@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "datasets/shard.hpp"
@@ -10,6 +11,10 @@
 #include "partition/dealing.hpp"
 
 namespace atl {
+
+// Throws Error{kInput} naming the folder unless a dataset is the one that the run began with.
+void require_same_dataset(const DatasetInfo& found, const std::string& first_checksum,
+                          const std::filesystem::path& folder);
 
 class Repartition {
  public:

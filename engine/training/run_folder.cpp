@@ -131,8 +131,8 @@ std::string metrics_line(const EpochResult& result, const Metrics* metrics) {
   if (result.blocks) {
     line["steps"] = result.blocks->steps;
     line["edges_kept"] = result.blocks->edges_kept;
-    if (result.blocks->last) line[kLastOnBlocks] = true;
   }
+  if (result.last_before_switch) line[kLastBeforeSwitch] = true;
   return line.dump();
 }
 

@@ -34,8 +34,8 @@ struct RunConfig {
 // checkpoint.
 bool holds_run(const std::filesystem::path& folder);
 
-// In the line of the last epoch on blocks in metrics.jsonl: true.
-inline constexpr const char* kLastOnBlocks = "last_on_blocks";
+// In the line of the last epoch of a first phase in metrics.jsonl: true.
+inline constexpr const char* kLastBeforeSwitch = "last_before_switch";
 
 // `assignment` in metrics.jsonl (docs/exchange.md).
 Json to_json(const ExchangeReport& report);

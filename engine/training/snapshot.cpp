@@ -194,13 +194,14 @@ bool Snapshots::make_folder() {
   return folder_made_ = is_trusted();
 }
 
-void Snapshots::keep(int epoch, const std::string& state, const std::string& exchange) {
+void Snapshots::keep(int epoch, const std::string& state,
+                     const std::optional<std::string>& exchange) {
   if (!make_folder()) {
     warn(epoch, std::strerror(errno));
     return;
   }
   // First what the others can't replace: choose_snapshot() wants both of one epoch.
-  if (!exchange.empty()) write(exchange_, epoch, exchange);
+  if (exchange) write(exchange_, epoch, *exchange);
   if (first_on_host_) write(state_, epoch, state);
 }
 

@@ -64,9 +64,9 @@ class Snapshots {
   // This rank's state of the exchange, empty if it is there no more; only where found()->exchange.
   std::string read_exchange() const;
 
-  // Keeps an epoch. `state`: of keeps_state() alone; `exchange`: empty if it has none. What can't
-  // be written is a warning, once: the run goes on.
-  void keep(int epoch, const std::string& state, const std::string& exchange);
+  // Keeps an epoch. `state`: of keeps_state() alone; `exchange`: none where modes have none. What
+  // can't be written is a warning, once: the run goes on.
+  void keep(int epoch, const std::string& state, const std::optional<std::string>& exchange);
   // Removes what this rank's host keeps of the run; no rank may keep anything at the same time.
   void remove();
 

@@ -55,7 +55,12 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
             .seed = options.seed},
       counts_(backend, kMetricCounts),
       overlap_(options.overlap),
-      exchange_(make_exchange(calibrated_exchange(options, transport.size()))),
+      exchange_(make_exchange(options.local_until.any()
+                                  ? options.first_exchange_options()
+                                  : calibrated_exchange(options, transport.size()))),
+      later_exchange_(options.local_until.any()
+                          ? make_exchange(calibrated_exchange(options, transport.size()))
+                          : nullptr),
       eval_exchange_(make_exact_exchange(rank_)),
       model_(options.model.sized(data.dataset().features, outputs_of(options, data),
                                  transport.size(), data.dataset().relations,
@@ -66,21 +71,22 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
                 .recomputation = model_.recomputation,
                 .covers_messages = covers_messages(model_, model_program(model_, Pass::kTraining)),
                 .arrival = options.arrival,
-                .trains = data.dealing() == nullptr || !options.blocks.only(),
+                .trains = data.dealing() == nullptr || !options.trains_on_blocks_alone(),
                 .values_in_file = values_in_file(model_, data)},
                rank_, data.graph(), data.features()),
       metric_(chosen_metric(options.loss, data.dataset().task)),
       loss_(make_loss()),
       optimizer_(options.optimizer, network_.parameters(), backend),
-      runner_(rank_, network_, *loss_, optimizer_, options.cuda_graph) {
-  if (exchange_mode(options.exchange).sent == MessagesSent::kNone && model_.recomputation.any()) {
-    fail_option("--exchange {}: ranks that compute rows of others (--recompute) need messages",
-                options.exchange);
+      runner_(rank_, network_, *loss_, optimizer_, options.cuda_graph),
+      last_before_switch_(options.first_phase_end().epoch) {
+  if (const std::string first = options.first_exchange_options().mode;
+      exchange_mode(first).sent == MessagesSent::kNone && model_.recomputation.any()) {
+    fail_option("{}: ranks that compute rows of others (--recompute) need messages",
+                is_local() ? options.first_phase_option() : "--exchange " + first);
   }
   exchange_->keep_alive(network_.memory());
   eval_exchange_->keep_alive(network_.memory());
   if (data.dealing() != nullptr) {
-    last_on_blocks_ = options.blocks.until.epoch;
     blocks_ = std::make_unique<BlockTraining>(options, data, rank_, network_, optimizer_);
   }
   trace_.use_clock(clock_.get());
@@ -110,6 +116,23 @@ void Trainer::swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overla
   runner_.forget_recording();
 }
 
+void Trainer::enter_epoch(int epoch) {
+  if (!has_switched(epoch)) return;
+  if (options_.switching.rate_after > 0) {
+    optimizer_.set_learning_rate(options_.switching.rate_after);
+  }
+  if (!is_local()) return;
+  swap_exchange(later_exchange_, overlap_);
+  later_exchange_.reset();
+}
+
+std::int64_t Trainer::buffer_bytes() const {
+  const auto bytes = [&](const HaloExchange& exchange) {
+    return network_.buffer_bytes(exchange, *eval_exchange_);
+  };
+  return is_local() ? std::max(bytes(*exchange_), bytes(*later_exchange_)) : bytes(*exchange_);
+}
+
 Round Trainer::round(int epoch, bool training) {
   return {.epoch = epoch, .training = training, .overlap = overlap_, .state = runner_.state()};
 }
@@ -130,6 +153,7 @@ EpochResult Trainer::run_whole_graph(int epoch) {
   result.replayed = may_replay && replays();
   trace_.resolve();
   result.exchange = exchange_->end_epoch(round);
+  if (is_local()) result.exchange.reset();  // nothing travels
   if (exchange_->settled_epochs(epoch) == 1) runner_.forget_recording();
   result.bytes_sent = rank_.bytes_sent() - bytes_before;
   result.loss = loss_->local_sum();
@@ -155,10 +179,8 @@ EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wi
   std::optional<HeartbeatScope> scope;
   if (epochs_run() == 0) scope.emplace(rank_.transport, OperationLabel{"first epoch"});
   const double start_us = trace_.now_us();
-  const bool on_blocks = trains_on_blocks(epoch);
-  if (!on_blocks && options_.blocks.rate_after > 0) {
-    optimizer_.set_learning_rate(options_.blocks.rate_after);
-  }
+  enter_epoch(epoch);
+  const bool on_blocks = blocks_ != nullptr && !has_switched(epoch);
   EpochResult result = on_blocks ? run_blocks(epoch) : run_whole_graph(epoch);
   result.epoch_ms = (trace_.now_us() - start_us) / 1000;
   record_whole("epoch", epoch, start_us);

@@ -37,7 +37,6 @@ struct BlockRecord {
   int steps = 0;           // those of blocks without training nodes are left out
   std::int64_t edges = 0;  // that lie inside of these blocks
   double edges_kept = 0;   // their share of the graph's edges
-  bool last = false;       // epochs on the whole graph follow
 };
 
 // Costs and results of one epoch.
@@ -53,6 +52,7 @@ struct EpochResult {
   std::optional<ExchangeReport> exchange;  // how messages travel; none: as before
   std::optional<CutRecord> cut;            // with --repartition-every
   std::optional<BlockRecord> blocks;       // where it was trained on these
+  bool last_before_switch = false;         // of the first phase
   EpochWishes wishes;                      // of any rank
 };
 
@@ -67,7 +67,7 @@ class Trainer {
   std::int64_t bytes_needed() const {
     const std::int64_t weighted =
         NodeWeightedLoss::bytes(std::ssize(data_.node_weights()), data_.outputs(), model_.dtype);
-    return network_.bytes() + network_.buffer_bytes(*exchange_, *eval_exchange_) +
+    return network_.bytes() + buffer_bytes() +
            (links_ != nullptr ? links_->bytes()
                               : EvaluationLoss::bytes(data_, model_.dtype) + weighted) +
            (blocks_ != nullptr ? blocks_->bytes() : 0);
@@ -89,10 +89,17 @@ class Trainer {
   EpochResult run_epoch(int epoch, const std::function<EpochWishes()>& wishes = {});
   // The same, never replayed; adds what the operations and phases of this rank cost.
   EpochResult profile_epoch(int epoch, EpochProfile& profile);
-  // With --blocks: the last epoch on them; 0: there is none, or it is not known yet.
-  int last_on_blocks() const { return last_on_blocks_; }
-  // With --blocks-until accuracy, when it is known.
-  void set_last_on_blocks(int epoch) { last_on_blocks_ = epoch; }
+  // The last epoch of the first phase; 0: there is none, or it is not known yet.
+  int last_before_switch() const { return last_before_switch_; }
+  // Where accuracy decides, when it is known.
+  void set_last_before_switch(int epoch) { last_before_switch_ = epoch; }
+  bool has_switched(int epoch) const {
+    return last_before_switch_ > 0 && epoch > last_before_switch_;
+  }
+  // Switches if this epoch is the first one after the first phase, as run_epoch() does.
+  void enter_epoch(int epoch);
+  // True in a local phase: what is sent later is not sent yet.
+  bool is_local() const { return later_exchange_ != nullptr; }
   // Metrics of the current weights by one forward pass with exact messages, which the next epoch
   // need not repeat where training computes the same. Collective.
   Metrics evaluate(int epoch, MetricExtent extent = MetricExtent::kChosen);
@@ -132,6 +139,7 @@ class Trainer {
 
   // How messages of training travel. Another way may be put in its place between epochs.
   HaloExchange& exchange() { return *exchange_; }
+  bool keeps_rows() const { return !is_local() && options_.exchange_options().keeps_rows(); }
   std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options) {
     return atl::make_exchange(options, rank_);
   }
@@ -141,6 +149,7 @@ class Trainer {
   const Network& network() const { return network_; }
   const ModelConfig& model() const { return model_; }
   const RankData& data() const { return data_; }
+  // In all epochs.
   bool sends_exactly() const { return exchange_->is_exact(); }
   // This rank's in an epoch of training, by formula; on blocks, in the last one.
   std::int64_t halo_bytes_per_epoch() const {
@@ -156,10 +165,10 @@ class Trainer {
 
  private:
   std::unique_ptr<Loss> make_loss();
-  bool trains_on_blocks(int epoch) const {
-    return blocks_ != nullptr && (last_on_blocks_ == 0 || epoch <= last_on_blocks_);
+  std::int64_t buffer_bytes() const;
+  bool trains_on_blocks_alone() const {
+    return blocks_ != nullptr && options_.trains_on_blocks_alone();
   }
-  bool trains_on_blocks_alone() const { return blocks_ != nullptr && options_.blocks.only(); }
   // Neither of them asks for wishes, nor shares the result.
   EpochResult run_whole_graph(int epoch);
   EpochResult run_blocks(int epoch);
@@ -180,8 +189,9 @@ class Trainer {
   Rank rank_;
   ReadBackArray<std::int64_t> counts_;  // of an evaluation
   bool overlap_;
-  std::unique_ptr<HaloExchange> exchange_;       // of training, by --exchange
-  std::unique_ptr<HaloExchange> eval_exchange_;  // always exact
+  std::unique_ptr<HaloExchange> exchange_;        // of training, now
+  std::unique_ptr<HaloExchange> later_exchange_;  // in a local phase: by --exchange; else null
+  std::unique_ptr<HaloExchange> eval_exchange_;   // always exact
   ModelConfig model_;
   Network network_;
   Metric metric_;
@@ -191,7 +201,7 @@ class Trainer {
   Optimizer optimizer_;
   EpochRunner runner_;
   std::unique_ptr<BlockTraining> blocks_;  // null: training is on the whole graph
-  int last_on_blocks_ = 0;
+  int last_before_switch_ = 0;
   std::int64_t steps_ = 0;  // of the optimizer since the run began; without blocks one per epoch
   bool profiling_ = false;
   std::vector<TraceSpan> kept_spans_;  // of all epochs, with --trace

@@ -24,6 +24,7 @@
 #include "engine/training/progress.hpp"
 #include "engine/training/pyg_tensors.hpp"
 #include "engine/training/rank_files.hpp"
+#include "engine/training/run_trace.hpp"
 
 namespace atl {
 
@@ -37,6 +38,14 @@ constexpr auto kReplace = Json::error_handler_t::replace;
 constexpr const char* kMaxTime = "--max-time";
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// The phase after the switch, in words.
+std::string later_phase(const TrainOptions& options) {
+  std::vector<std::string> parts;
+  if (options.blocks.any()) parts.emplace_back("on the whole graph");
+  if (options.local_until.any()) parts.push_back("with messages, --exchange " + options.exchange);
+  return fmt::format("{}", fmt::join(parts, " "));
+}
 
 // The signal in `stopped_by` of a summary; 0 if there is none.
 int signal_of(const Json& stopped_by) {
@@ -66,8 +75,8 @@ class Run {
 
   Json execute() {
     if (transport_.rank() == 0) warn_of_mixed_columns();
-    if (options_.blocks.until.by_accuracy && !judge_.reason().empty()) {
-      fail_option("--blocks-until accuracy: {}; allowed is the number of an epoch",
+    if (options_.first_phase_end().by_accuracy && !judge_.reason().empty()) {
+      fail_option("{}: {}; allowed is the number of an epoch", options_.first_phase_option(),
                   judge_.undefined());
     }
     const int start = resume();
@@ -105,7 +114,9 @@ class Run {
     on_all_ranks(transport_, [&] {
       if (complete) folder_.write("summary.json", readable_json(summary) + "\n");
     });
-    if (options_.trace && done_ > start) write_trace();
+    if (options_.trace && done_ > start) {
+      write_trace(job_, options_, messages_, transport_, folder_);
+    }
     // Their contents are on the disk now.
     if (Snapshots* const snapshots = folder_.snapshots(); snapshots != nullptr) snapshots->remove();
     return summary;
@@ -135,6 +146,9 @@ class Run {
     on_all_ranks(transport_, [&] {
       checkpoint = parse_checkpoint(std::as_bytes(std::span(bytes)), place, fingerprint_);
     });
+    if (checkpoint.last_before_switch > 0) {
+      trainer().set_last_before_switch(checkpoint.last_before_switch);
+    }
     job_.enter_epoch(checkpoint.epoch);
     on_all_ranks(transport_, [&] {
       trainer().load_state(checkpoint.state, /*optimizer=*/true, place);
@@ -151,7 +165,6 @@ class Run {
     best_ = std::move(checkpoint.best);
     last_line_ = std::move(checkpoint.line);
     evaluation_is_due_ = checkpoint.evaluation_is_due;
-    if (checkpoint.last_on_blocks > 0) trainer().set_last_on_blocks(checkpoint.last_on_blocks);
     done_ = checkpoint.epoch;
     if (done_ > options_.optimizer.epochs) {
       fail_option("--epochs {}: the run has {} epochs already; allowed are {} or more",
@@ -167,7 +180,10 @@ class Run {
     if (!evaluation_is_due_) return Json::object();
     evaluation_is_due_ = false;
     Json fields = to_json(evaluate(done_));
-    if (trainer().last_on_blocks() == done_) fields[kLastOnBlocks] = true;
+    if (trainer().last_before_switch() == done_) {
+      fields[kLastBeforeSwitch] = true;
+      log_switch();
+    }
     return fields;
   }
 
@@ -225,14 +241,12 @@ class Run {
     return first_loss_ > 0 && loss_ > kRise * first_loss_;
   }
 
-  // Without a better epoch, --blocks-until accuracy ends blocks first, and only then the run may
-  // end.
-  bool may_end_blocks() const {
-    return options_.blocks.until.by_accuracy && trainer().last_on_blocks() == 0;
+  // Without a better epoch, a first phase by accuracy ends, and only later the run may.
+  bool may_switch() const {
+    return options_.first_phase_end().by_accuracy && trainer().last_before_switch() == 0;
   }
   bool stopped_early() const {
-    return options_.patience > 0 && !may_end_blocks() &&
-           best_.evaluations_since >= options_.patience;
+    return options_.patience > 0 && !may_switch() && best_.evaluations_since >= options_.patience;
   }
 
   // The wishes of this rank when an epoch is done: everybody's signals count, and the clock of rank
@@ -272,7 +286,8 @@ class Run {
     const bool evaluates = due && !evaluation_is_due_;
     Metrics metrics;
     if (evaluates) metrics = evaluate(epoch);
-    if (result.blocks) result.blocks->last = epoch == trainer().last_on_blocks();
+    result.last_before_switch = epoch == trainer().last_before_switch();
+    if (result.last_before_switch) log_switch();
     const std::string line = metrics_line(result, evaluates ? &metrics : nullptr);
     folder_.append(line);
     progress.report(result, evaluates ? &metrics : nullptr);
@@ -292,20 +307,24 @@ class Run {
     on_all_ranks(transport_, [&] { trainer().require_finite_parameters(epoch); });
     Metrics metrics = trainer().evaluate(epoch);
     keep_best(epoch, metrics);
-    if (may_end_blocks() && best_.evaluations_since >= options_.blocks.patience) end_blocks(epoch);
+    // Metrics, and with them the count, are those of all ranks.
+    if (may_switch() && best_.evaluations_since >= options_.switching.patience) {
+      trainer().set_last_before_switch(epoch);
+      best_.evaluations_since = 0;
+    }
     return metrics;
   }
 
-  // Metrics, and with them the count, are those of all ranks.
-  void end_blocks(int epoch) {
-    trainer().set_last_on_blocks(epoch);
-    best_.evaluations_since = 0;
+  void log_switch() const {
     if (transport_.rank() != 0) return;
-    log::info(
-        "{} has not improved in {} evaluation{}: from epoch {} on, training is on the whole "
-        "graph",
-        judge_.in_words(), options_.blocks.patience, options_.blocks.patience == 1 ? "" : "s",
-        epoch + 1);
+    std::string why;
+    if (options_.first_phase_end().by_accuracy) {
+      const int patience = options_.switching.patience;
+      why = fmt::format("{} has not improved in {} evaluation{}: ", judge_.in_words(), patience,
+                        patience == 1 ? "" : "s");
+    }
+    log::info("{}from epoch {} on, training is {}", why, trainer().last_before_switch() + 1,
+              later_phase(options_));
   }
 
   // Another cut has others.
@@ -319,14 +338,14 @@ class Run {
   }
 
   Checkpoint checkpoint_of(int epoch, SafetensorsFile state, const std::string& line = "") const {
-    const int last_on_blocks = options_.blocks.until.by_accuracy ? trainer().last_on_blocks() : 0;
+    const bool found = options_.first_phase_end().by_accuracy;
     return {.epoch = epoch,
             .fingerprint = fingerprint_,
             .state = std::move(state),
             .best = best_,
             .line = line,
             .evaluation_is_due = evaluation_is_due_,
-            .last_on_blocks = last_on_blocks};
+            .last_before_switch = found ? trainer().last_before_switch() : 0};
   }
 
   void keep_snapshot(int epoch, const std::string& line) {
@@ -341,7 +360,11 @@ class Run {
     if (snapshots->keeps_state()) {
       state = to_bytes(checkpoint_of(epoch, std::move(own), line));
     }
-    snapshots->keep(epoch, state, trainer().exchange().state());
+    std::optional<std::string> exchange = trainer().exchange().state();
+    // In a local phase it is empty, but kept: the job may go on from here while only some ranks
+    // have their first state.
+    if (exchange->empty() && !trainer().is_local()) exchange.reset();
+    snapshots->keep(epoch, state, exchange);
     snapshot_ms_.push_back(1e3 * seconds_since(begin));
   }
 
@@ -357,8 +380,8 @@ class Run {
     Checkpoint checkpoint = checkpoint_of(epoch, {});
     keep_changed_kernels();
     if (folder_.active() || trains_nodes()) checkpoint.state = trainer().state(/*optimizer=*/true);
-    const bool by_rank = options_.exchange_options().keeps_rows() && transport_.size() > 1 &&
-                         !options_.run_dir.empty();
+    const bool by_rank =
+        trainer().keeps_rows() && transport_.size() > 1 && !options_.run_dir.empty();
     if (by_rank) {
       on_all_ranks(transport_, [&] { folder_.require_held(); });
       checkpoint.rank_files =
@@ -499,47 +522,6 @@ class Run {
     for (const auto& [name, values] : all.items()) {
       if (!summary.contains(name)) summary[name] = values;
     }
-  }
-
-  // Facts that a simulation of this run needs beside its spans: see docs/formats.md.
-  Json trace_metadata() const {
-    const ModelConfig& model = trainer().model();
-    const auto sent = messages_.mean();
-    Json layers = Json::array();
-    for (const ProgramLayer& layer : trainer().network().training().layers) {
-      layers.push_back({{"order", to_string(layer.algebra.order)},
-                        {"cached_aggregate", layer.algebra.cache_aggregate},
-                        {"bits", messages_.layer_bits(static_cast<int>(layers.size()), options_)}});
-    }
-    return {{"format", "atoll trace"},
-            {"version", 1},
-            {"ranks", transport_.size()},
-            {"model", trace_json(model)},
-            {"layers", layers},
-            {"exchange", exchange_json(options_)},
-            {"share_sent", sent ? Json(sent->share) : Json()},
-            {"overlap", options_.overlap},
-            {"recomputation", to_json(model.recomputation)},
-            {"gradient_sum", to_json(options_.gradient_sum)},
-            {"partition", job_.partition_quality()}};
-  }
-
-  // All ranks' spans in one file. Ranks on one host share a clock; between hosts the clocks are as
-  // far apart as the hosts set them (engine/trace aligns them).
-  void write_trace() {
-    const std::string mine = trainer().trace().chrome_events(trainer().all_spans());
-    const auto all =
-        transport_.gather(std::as_bytes(std::span(mine.data(), mine.size())), 0, {"trace"});
-    on_all_ranks(transport_, [&] {
-      if (!folder_.active()) return;
-      const Json metadata = trace_metadata();
-      std::string text = fmt::format("{{\"metadata\": {},\n\"traceEvents\": [", metadata.dump());
-      for (std::size_t r = 0; r < all.size(); ++r) {
-        text += r == 0 ? "\n" : ",\n";
-        text.append(reinterpret_cast<const char*>(all[r].data()), all[r].size());
-      }
-      folder_.write("trace.json", text + "\n]}\n");
-    });
   }
 
   const TrainOptions& options_;

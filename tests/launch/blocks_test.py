@@ -77,12 +77,12 @@ class BlocksTest(OneFolderTest):
                                    for which in ("part", "whole")), (name, field))
         self.assertEqual([epoch.get("steps") for epoch in self.epochs("exact-whole")],
                          [4, 4, 4, 4, 4, None, None])
-        self.assertEqual([epoch.get("last_on_blocks") for epoch in self.epochs("exact-whole")],
+        self.assertEqual([epoch.get("last_before_switch") for epoch in self.epochs("exact-whole")],
                          [None, None, None, None, True, None, None])
 
     def test_blocks_end_by_accuracy(self):
-        options = ["--blocks", "4", "--blocks-until", "accuracy", "--blocks-patience", "2", "--lr",
-                   "1e-12", "--norm", "none", "--lr-after-blocks", "0.02"]
+        options = ["--blocks", "4", "--blocks-until", "accuracy", "--switch-patience", "2", "--lr",
+                   "1e-12", "--norm", "none", "--lr-after-switch", "0.02"]
         result = run(["train", "data/arxiv", "--layers", "2", "--hidden", "16", "--backend", "cpu",
                       *options, "--epochs", "6", "--run-dir", "ends"], self.folder, ranks=3)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -91,7 +91,7 @@ class BlocksTest(OneFolderTest):
         self.assertEqual(result.stderr.count("from epoch 4 on"), 1, "rank 0 says it")
         epochs = self.epochs("ends")
         self.assertEqual([epoch.get("steps") for epoch in epochs], [4, 4, 4, None, None, None])
-        self.assertEqual([epoch.get("last_on_blocks") for epoch in epochs],
+        self.assertEqual([epoch.get("last_before_switch") for epoch in epochs],
                          [None, None, True, None, None, None])
         self.assertLess(epochs[5]["loss"], epochs[3]["loss"])
         self.succeed("generate", "sbm", "--nodes", "300", "--features", "4", "--classes", "3",
@@ -148,19 +148,21 @@ class BlocksTest(OneFolderTest):
                 (["--blocks", "4", "--block-kind", "metis"], ["metis", "communities", "random"]),
                 (["--blocks-until", "3"], ["--blocks-until 3", "--blocks 2 or more"]),
                 (["--blocks-until", "accuracy"], ["--blocks-until accuracy", "--blocks 2 or more"]),
-                (["--blocks-patience", "2"], ["--blocks-patience 2", "--blocks 2 or more"]),
-                (["--lr-after-blocks", "0.1"], ["--lr-after-blocks 0.1", "--blocks 2 or more"]),
+                (["--switch-patience", "2"],
+                 ["--switch-patience 2", "--blocks-until 0 and --local-until 0", "accuracy"]),
+                (["--lr-after-switch", "0.1"],
+                 ["--lr-after-switch 0.1", "--blocks-until 0 and --local-until 0"]),
                 (["--blocks", "4", "--blocks-until", "soon"],
                  ["--blocks-until", "soon", "0 to 10000000", "accuracy"]),
                 (["--blocks", "4", "--blocks-until", "-1"], ["--blocks-until", "-1"]),
                 (["--blocks", "4", "--blocks-until", "accuracy", "--eval-every", "0"],
                  ["--blocks-until accuracy", "--eval-every must be at least 1"]),
-                (["--blocks", "4", "--blocks-until", "9", "--blocks-patience", "2"],
-                 ["--blocks-patience 2", "--blocks-until 9", "--blocks-until accuracy"]),
-                (["--blocks", "4", "--lr-after-blocks", "0.1"],
-                 ["--lr-after-blocks 0.1", "--blocks-until E", "accuracy"]),
-                (["--blocks", "4", "--blocks-until", "3", "--lr-after-blocks", "-1"],
-                 ["--lr-after-blocks", "-1"]),
+                (["--blocks", "4", "--blocks-until", "9", "--switch-patience", "2"],
+                 ["--switch-patience 2", "--blocks-until 9", "--blocks-until accuracy"]),
+                (["--blocks", "4", "--lr-after-switch", "0.1"],
+                 ["--lr-after-switch 0.1", "--blocks-until 0", "accuracy"]),
+                (["--blocks", "4", "--blocks-until", "3", "--lr-after-switch", "-1"],
+                 ["--lr-after-switch", "-1"]),
                 (["--blocks", "4", "--exchange", "stale"], ["--blocks 4", "--exchange stale", "quantized"]),
                 (["--blocks", "4", "--bits", "8", "--schedule", "pipelined"],
                  ["--blocks 4", "--exchange quantized, pipelined"]),

@@ -31,6 +31,7 @@ KEEPING = {
     "one-bit": ["--exchange", "one-bit", "--schedule", "pipelined", "--synchronous-every", "10"],
     "repartitioned": ["--exchange", "none", "--repartition-every", "3", "--coverage-weights", "on"],
     "blocks": ["--blocks", "3", "--blocks-until", "150", "--bits", "8"],
+    "local": ["--exchange", "compensated", "--local-until", "150", "--repartition-every", "30"],
 }
 TRANSPORTS = ("mpi", "local")
 NAMES = [(model, exchange, transport) for model in MODELS for exchange in EXCHANGES

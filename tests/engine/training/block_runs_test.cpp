@@ -39,7 +39,7 @@ class BlockRuns : public ::testing::Test {
                 read_text(dir_.path() / as / "model.safetensors"))
         << name;
     for (const char* field :
-         {"loss", "valid", "valid_loss", "steps", "edges_kept", "last_on_blocks"}) {
+         {"loss", "valid", "valid_loss", "steps", "edges_kept", "last_before_switch"}) {
       EXPECT_EQ(lines(name, field), lines(as, field)) << name << " " << field;
     }
   }
@@ -81,11 +81,11 @@ TrainOptions stalled_options() {
 
 TEST_F(BlockRuns, EndBlocksWhenTheValidMetricHasStalled) {
   TrainOptions options = stalled_options();
-  options.blocks.rate_after = 0.02;
+  options.switching.rate_after = 0.02;
   run("whole", 8, false, options);
   EXPECT_EQ(lines("whole", "steps"),
             (std::vector<Json>{3, 3, 3, 3, nullptr, nullptr, nullptr, nullptr}));
-  const std::vector<Json> last = lines("whole", "last_on_blocks");
+  const std::vector<Json> last = lines("whole", "last_before_switch");
   EXPECT_EQ(std::ranges::count(last, Json(true)), 1);
   EXPECT_EQ(last[3], Json(true));
   const std::vector<Json> losses = lines("whole", "loss");
@@ -101,8 +101,8 @@ TEST_F(BlockRuns, EndBlocksWhenTheValidMetricHasStalled) {
   numbered.blocks.until = {.epoch = 4};
   run("numbered", 8, false, numbered);
   EXPECT_EQ(lines("numbered", "loss"), losses);
-  EXPECT_EQ(lines("numbered", "last_on_blocks"), last);
-  options.blocks.patience = 1;
+  EXPECT_EQ(lines("numbered", "last_before_switch"), last);
+  options.switching.patience = 1;
   run("soon", 4, false, options);
   EXPECT_EQ(lines("soon", "steps"), (std::vector<Json>{3, 3, nullptr, nullptr}));
 }
@@ -111,7 +111,7 @@ TEST_F(BlockRuns, EndBlocksWhenTheValidMetricHasStalled) {
 // that blocks have ended.
 TEST_F(BlockRuns, EndBlocksByALateEvaluation) {
   TrainOptions options = stalled_options();
-  options.blocks.rate_after = 0.02;
+  options.switching.rate_after = 0.02;
   run("whole", 6, false, options);
   run("late", 4, false, options);
   const std::filesystem::path folder = dir_.path() / "late";
@@ -120,14 +120,14 @@ TEST_F(BlockRuns, EndBlocksByALateEvaluation) {
   const auto content = std::as_bytes(std::span(bytes));
   const std::string described = parse_safetensors(content, file).metadata.at("atoll checkpoint");
   Checkpoint checkpoint = parse_checkpoint(content, file, Json::parse(described).at("fingerprint"));
-  EXPECT_EQ(checkpoint.last_on_blocks, 4);
+  EXPECT_EQ(checkpoint.last_before_switch, 4);
   EXPECT_EQ(checkpoint.best.evaluations_since, 0);
-  checkpoint.last_on_blocks = 0;
+  checkpoint.last_before_switch = 0;
   checkpoint.best.evaluations_since = 2;
   checkpoint.evaluation_is_due = true;
   write_checkpoint(folder, checkpoint);
   std::string text = read_text(folder / "metrics.jsonl");
-  const std::string field = ",\"last_on_blocks\":true";
+  const std::string field = ",\"last_before_switch\":true";
   ASSERT_NE(text.find(field), std::string::npos);
   text.erase(text.find(field), field.size());
   write_atomically(folder / "metrics.jsonl", text);

@@ -426,7 +426,7 @@ TEST(BlockTraining, GoesOnWithTheRateAfterBlocks) {
     higher.optimizer.learning_rate = 0.02;
     higher.optimizer.parameter_groups = "layers.0.*: lr=0.004";
     const RunResult expected = run_epochs(dataset, 2, higher, 3, 4, on_blocks);
-    options.blocks.rate_after = 0.02;
+    options.switching.rate_after = 0.02;
     const RunResult found = run_epochs(dataset, 2, options, 1, 4);
     EXPECT_EQ(found.losses[3], expected.losses[1]);
     EXPECT_TRUE(same_tensors(found.state, expected.state));
@@ -485,10 +485,10 @@ TEST(BlockTraining, RefusesWhatItCanNot) {
                 o.eval_every = 0;
               }),
               HasSubstr("--blocks-until accuracy: needs evaluations"));
-  EXPECT_THAT(message([](TrainOptions& o) { o.blocks.patience = 5; }),
-              HasSubstr("--blocks-patience 5"));
-  EXPECT_THAT(message([](TrainOptions& o) { o.blocks.rate_after = 0.1; }),
-              HasSubstr("--lr-after-blocks 0.1"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.switching.patience = 5; }),
+              HasSubstr("--switch-patience 5"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.switching.rate_after = 0.1; }),
+              HasSubstr("--lr-after-switch 0.1"));
   for (const std::string mode : {"stale", "sampled", "periodic", "skip", "compensated"}) {
     EXPECT_THAT(message([&](TrainOptions& o) {
                   o.exchange = mode;

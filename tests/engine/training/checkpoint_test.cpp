@@ -117,7 +117,7 @@ Checkpoint checkpoint_at(int epoch) {
   checkpoint.best.evaluations_since = 1;
   checkpoint.best.weights.tensors["weight"] = tensor("F32", {2, 3}, 24);
   checkpoint.rank_files = {"0123456789abcdef", "fedcba9876543210"};
-  checkpoint.last_on_blocks = 7;
+  checkpoint.last_before_switch = 7;
   return checkpoint;
 }
 
@@ -148,7 +148,7 @@ TEST(CheckpointFolder, RoundTripsAndKeepsOnlyTheNewest) {
   EXPECT_EQ(read.best.metrics.find({MetricKind::kRmse}), nullptr);
   EXPECT_EQ(read.best.evaluations_since, 1);
   EXPECT_EQ(read.rank_files, (std::vector<std::string>{"0123456789abcdef", "fedcba9876543210"}));
-  EXPECT_EQ(read.last_on_blocks, 7);
+  EXPECT_EQ(read.last_before_switch, 7);
   EXPECT_EQ(names_in(dir.path() / "checkpoint"), std::vector<std::string>{"epoch-10.safetensors"});
 }
 

@@ -90,12 +90,21 @@ TEST(Fingerprint, HoldsWhereBlocksEnd) {
   EXPECT_THAT(recorded(options), ::testing::HasSubstr(R"("blocks":8,"block-kind":"communities",)"
                                                       R"("blocks-until":"0","seed":1)"));
   options.blocks.until.epoch = 20;
-  options.blocks.rate_after = 0.02;
+  options.switching.rate_after = 0.02;
   EXPECT_THAT(recorded(options),
-              ::testing::HasSubstr(R"("blocks-until":"20","lr-after-blocks":0.02,"seed":1)"));
+              ::testing::HasSubstr(R"("blocks-until":"20","lr-after-switch":0.02,"seed":1)"));
   options.blocks.until = {.by_accuracy = true};
   EXPECT_THAT(recorded(options), ::testing::HasSubstr(R"("blocks-until":"accuracy",)"
-                                                      R"("blocks-patience":3,"lr-after-blocks")"));
+                                                      R"("switch-patience":3,"lr-after-switch")"));
+}
+
+TEST(Fingerprint, HoldsWhereALocalPhaseEnds) {
+  TrainOptions options;
+  EXPECT_THAT(recorded(options), ::testing::Not(::testing::HasSubstr("local")));
+  options.local_until.epoch = 20;
+  EXPECT_THAT(recorded(options), ::testing::HasSubstr(R"("exchange":"exact","local-until":"20")"));
+  options.local_until = {.by_accuracy = true};
+  EXPECT_THAT(recorded(options), ::testing::HasSubstr(R"("switch-patience":3,"seed":1)"));
 }
 
 TEST(TrainOptionTable, NamesAreThereOnce) {

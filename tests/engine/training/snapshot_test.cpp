@@ -182,6 +182,23 @@ TEST_F(SnapshotRuns, PassOverWhatIsNotWhole) {
   }
 }
 
+// In the epoch before messages had no state yet, which all ranks know.
+TEST_F(SnapshotRuns, PassOverTheFirstEpochAfterALocalPhase) {
+  TrainOptions local = options();
+  local.exchange = "compensated";
+  local.message_bits.bits = parse_bits("2");
+  local.local_until.epoch = 3;
+  run("whole", local, RunStart::kFresh);
+  for (const int end : {2, 3, 4, 5}) {
+    const std::string name = "cut" + std::to_string(end);
+    run(name, local, RunStart::kFresh, end);
+    if (end == 4) damage(kept(".rank-1-of-2.").at(1));  // of this epoch
+    run(name, local, RunStart::kResume);
+    expect_same(name, "whole");
+  }
+  EXPECT_EQ(warnings(), "");
+}
+
 TEST_F(SnapshotRuns, TakeWhatIsNewerOfSnapshotAndCheckpoint) {
   TrainOptions both = options();
   both.checkpoint_every = 3;
