@@ -46,11 +46,14 @@ BlockTraining::BlockTraining(const TrainOptions& options, const RankData& data, 
       optimizer_(optimizer),
       network_(whole, rank_),
       exchange_(make_exchange(options.first_exchange_options(), rank_)),
-      blocks_(data.graph()),
       weight_of_row_(weights_of_rows(data)),
       most_(most_rows()),
       features_(most_.inner, data.features().cols, data.features().dtype),
-      state_(rank.backend, 1) {
+      state_(rank.backend, 1),
+      maker_(
+          data.graph(), data.dealing()->blocks(),
+          [dealing = data.dealing()](int epoch) { return dealing->of_epoch(epoch); },
+          weight_of_row_) {
   network_.reserve(most_);
 }
 
@@ -91,9 +94,10 @@ std::int64_t BlockTraining::bytes() const {
   const std::int64_t per_edge =
       (part.symmetric ? 1 : 2) *
       static_cast<std::int64_t>(sizeof(std::int32_t) + (weighted ? sizeof(float) : 0));
-  // Row pointers, splits, ids, degrees, factors, and the block of each node.
-  constexpr std::int64_t kPerRow = 96;
-  return features_.bytes() + most_.edges * per_edge + most_.inner * kPerRow +
+  // Row pointers, splits, ids and degrees of the block that is trained on and of the next one; what
+  // is made of them, and the block of each node.
+  constexpr std::int64_t kPerRow = 2 * 56 + 40;
+  return features_.bytes() + 2 * most_.edges * per_edge + most_.inner * kPerRow +
          part.inner() * static_cast<std::int64_t>(2 * sizeof(std::int32_t) + sizeof(double));
 }
 
@@ -102,65 +106,70 @@ void BlockTraining::allocate() {
   network_.allocate();
 }
 
-BlockTraining::Totals BlockTraining::count(int epoch) {
-  const int blocks = data_.dealing()->blocks();
-  blocks_.deal(blocks, data_.dealing()->of_epoch(epoch));
-  const auto size = static_cast<std::size_t>(blocks);
-  std::vector<double> counts(2 * size, 0.0);
-  for (int block = 0; block < blocks; ++block) {
-    const std::span<const std::int32_t> rows = blocks_.rows(block);
-    counts[block] = static_cast<double>(rows.size());
-    for (const std::int32_t row : rows) counts[size + block] += weight_of_row_[row];
-  }
-  rank_.transport.all_reduce(std::span(counts), {"nodes of blocks", "", -1, epoch});
-  const auto half = counts.begin() + blocks;
-  return {{counts.begin(), half}, {half, counts.end()}};
+BlockCounts BlockTraining::totals(int epoch) {
+  BlockCounts counts = maker_.counts(epoch);
+  const OperationLabel label{"nodes of blocks", "", -1, epoch};
+  std::vector<double> both(counts.nodes);
+  both.insert(both.end(), counts.weight.begin(), counts.weight.end());
+  rank_.transport.all_reduce(std::span(both), label);
+  const auto half = both.begin() + std::ssize(counts.nodes);
+  return {{both.begin(), half}, {half, both.end()}};
 }
 
-BlockEpoch BlockTraining::run_epoch(int epoch, bool overlap, std::int64_t& steps) {
+BlockEpoch BlockTraining::run_epoch(int epoch, bool goes_on, bool overlap, std::int64_t& steps) {
   const Round round{.epoch = epoch, .overlap = overlap, .state = state_.span().data()};
+  const TraceTag tag{epoch, -1, -1, -1};
   BlockEpoch result;
-  const Totals totals = [&] {
-    const ScopedSpan span(rank_.trace, "next block", {epoch, -1, -1, -1});
-    return count(epoch);
+  const BlockCounts totals = [&] {
+    const ScopedSpan span(rank_.trace, "next block", tag);
+    return this->totals(epoch);
   }();
-  halo_bytes_ = 0;
+  std::vector<int> blocks;
   for (int block = 0; block < data_.dealing()->blocks(); ++block) {
-    // No gradient would come of it, on no rank.
-    if (totals.weight[block] == 0) continue;
+    // No gradient would come of others, on no rank.
+    if (totals.weight[block] != 0) blocks.push_back(block);
+  }
+  halo_bytes_ = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
     {
-      const ScopedSpan span(rank_.trace, "next block", {epoch, -1, -1, -1});
-      enter(block, static_cast<std::int64_t>(totals.nodes[block]));
+      const ScopedSpan span(rank_.trace, "next block", tag);
+      enter(maker_.take(epoch, blocks[i]), static_cast<std::int64_t>(totals.nodes[blocks[i]]));
+      // The memory of the block before is free now.
+      if (i + 1 < blocks.size()) {
+        maker_.begin(epoch, blocks[i + 1]);
+      } else if (goes_on) {
+        maker_.begin(epoch + 1, 0);
+      }
     }
     const EpochState state = optimizer_.state_of(epoch, ++steps);
     state_.upload(rank_.backend, rank_.queue, std::span(&state, 1));
-    step(round, totals.weight[block], result);
+    step(round, totals.weight[blocks[i]], result);
   }
   ++epochs_run_;
   return result;
 }
 
-void BlockTraining::enter(int block, std::int64_t nodes) {
+void BlockTraining::enter(const PartBlock& block, std::int64_t nodes) {
   // Widths, and places in packets, are those of the messages of one graph.
   if (!exchange_->is_exact()) exchange_.reset();
-  blocks_.extract(block, block_);
-  inner_ids_ = {rank_.backend, rank_.queue, std::span<const GlobalId>(block_.graph.inner_ids)};
+  block_ = &block;
+  inner_ids_ = {rank_.backend, rank_.queue, std::span<const GlobalId>(block.graph.inner_ids)};
   rank_.inner_ids = inner_ids_.span();
   rank_.nodes = nodes;
   const ConstMatrixView all = data_.features();
-  const std::int64_t inner = block_.inner();
+  const std::int64_t inner = block.inner();
   if (inner > features_.rows()) {
     features_ = Tensor(rank_.backend, inner + inner / 8, all.cols, all.dtype);
   }
   const MatrixView features = features_.reshaped(inner, all.cols);
-  rank_.backend.run(rank_.queue, kernels::GatherRows{all, block_.rows, {}, features});
-  network_.enter(block_.graph.view(), features);
+  rank_.backend.run(rank_.queue, kernels::GatherRows{all, block.rows, {}, features});
+  network_.enter(block.graph.view(), features);
   if (exchange_ == nullptr) exchange_ = make_exchange(options_.first_exchange_options(), rank_);
   exchange_->keep_alive(network_.memory());
 }
 
 LossTargets BlockTraining::take_targets() {
-  const std::span<const LocalId> rows = block_.rows;
+  const std::span<const LocalId> rows = block_->rows;
   targets_.rows.clear();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (weight_of_row_[to_index(rows[i])] > 0) targets_.rows.push_back(static_cast<LocalId>(i));
@@ -180,7 +189,7 @@ void BlockTraining::step(const Round& round, double weight, BlockEpoch& result) 
   network_.run_step(round, optimizer_);
   rank_.reducer.synchronize();
   result.loss += loss.local_sum();
-  result.edges += std::ssize(block_.graph.forward.csr.col_idx);
+  result.edges += std::ssize(block_->graph.forward.csr.col_idx);
   ++result.steps;
   halo_bytes_ += network_.halo_bytes_per_epoch();
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/program/network.hpp"
+#include "engine/training/block_maker.hpp"
 #include "engine/training/options.hpp"
 #include "engine/training/rank_data.hpp"
 
@@ -33,8 +34,9 @@ class BlockTraining {
   std::int64_t activation_bytes() const { return network_.activation_bytes(); }
   // When `whole` has taken its memory. Collective.
   void allocate();
-  // All steps of an epoch; raises `steps`, those of the optimizer since the run began. Collective.
-  BlockEpoch run_epoch(int epoch, bool overlap, std::int64_t& steps);
+  // All steps of an epoch; raises `steps`, those of the optimizer since the run began. goes_on: the
+  // next epoch is on blocks, too. Collective.
+  BlockEpoch run_epoch(int epoch, bool goes_on, bool overlap, std::int64_t& steps);
 
   int epochs_run() const { return epochs_run_; }
   // See Network; those of the last epoch.
@@ -48,16 +50,12 @@ class BlockTraining {
     std::vector<float> numbers;
     std::vector<LocalId> rows;
   };
-  // Sums over all ranks.
-  struct Totals {
-    std::vector<double> nodes;   // by block
-    std::vector<double> weight;  // in the loss, the same
-  };
 
   // The most that a block of the first epochs takes here.
   RankRows most_rows() const;
-  Totals count(int epoch);
-  void enter(int block, std::int64_t nodes);
+  // Sums over all ranks. Collective.
+  BlockCounts totals(int epoch);
+  void enter(const PartBlock& block, std::int64_t nodes);
   LossTargets take_targets();
   void step(const Round& round, double weight, BlockEpoch& result);
 
@@ -67,16 +65,16 @@ class BlockTraining {
   Optimizer& optimizer_;
   Network network_;
   std::unique_ptr<HaloExchange> exchange_;
-  PartBlocks blocks_;
   std::vector<double> weight_of_row_;  // in the loss of training
   RankRows most_;
-  PartBlock block_;
+  const PartBlock* block_ = nullptr;  // the maker's
   ConstDeviceArray<GlobalId> inner_ids_;
   Tensor features_;
   Targets targets_;
   DeviceArray<EpochState> state_;
   std::int64_t halo_bytes_ = 0;
   int epochs_run_ = 0;
+  BlockMaker maker_;  // its thread ends before the others are gone
 };
 
 }  // namespace atl

@@ -166,7 +166,8 @@ EpochResult Trainer::run_blocks(int epoch) {
   EpochResult result;
   result.epoch = epoch;
   const std::int64_t bytes_before = rank_.bytes_sent();
-  const BlockEpoch trained = blocks_->run_epoch(epoch, overlap_, steps_);
+  const bool goes_on = epoch != options_.optimizer.epochs && trains_on_blocks(epoch + 1);
+  const BlockEpoch trained = blocks_->run_epoch(epoch, goes_on, overlap_, steps_);
   trace_.resolve();
   result.bytes_sent = rank_.bytes_sent() - bytes_before;
   result.loss = trained.loss;
