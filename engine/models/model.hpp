@@ -66,8 +66,8 @@ struct ModelConfig : LayerOptions {
   OffloadChoice offload = OffloadChoice::kAuto;
   std::string offload_folder;     // where values of a CPU may lie in a file; empty: nowhere
   std::int64_t paged_budget = 0;  // bytes of values in memory then; 0: all
-  Dropping dropping;      // of values in training
-  Offloading offloading;  // of those that are not dropped
+  Dropping dropping;              // of values in training
+  Offloading offloading;          // of those that are not dropped
 
   // The model for a dataset, on so many ranks. Throws Error{kOption} if it trains rows of nodes
   // that have features.

@@ -69,7 +69,7 @@ class Network {
   DiskTraffic disk_traffic(std::int64_t budget) const;
   // Whether features must be in memory then: what reads them in order can do with parts of them.
   bool needs_features() const;
-  // Of all values, wherever they lie.
+  // Those of all values, wherever they lie.
   std::int64_t all_value_bytes() const { return values_->bytes(); }
   // Bytes of host memory that the program of training, or another one, keeps values in
   // (offload.hpp).
@@ -162,7 +162,7 @@ class Network {
   };
   struct Abandoned;
 
-  // What comes and leaves when, where values lie in a file.
+  // For values in a file: what comes and leaves when.
   struct Paging {
     PagingPlan prologue, training, evaluation;
     std::unique_ptr<ValuePager> pager;  // after the plans that its threads read

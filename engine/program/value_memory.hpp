@@ -37,7 +37,7 @@ class ValueMemory {
 
   // Before allocate(): makes room for so many elements.
   void reserve(std::int64_t elements) { tensor_.reserve(elements); }
-  // Of all values, wherever they lie.
+  // Those of all values, wherever they lie.
   std::int64_t bytes() const { return tensor_.bytes(); }
   // In memory at a time, at most.
   std::int64_t resident_bytes(const ValuesInFile& in_file) const {

@@ -31,7 +31,7 @@ void ValuePager::begin(const PagingPlan& plan) {
   step_ = -1;
 }
 
-// What a pass has left is of no use for the next one, which another plan knows nothing of.
+// The next pass has another plan, which knows nothing of what this one has left.
 void ValuePager::take_all_away() {
   std::unique_lock lock(mutex_);
   coming_.clear();

@@ -121,7 +121,7 @@ class Chooser {
   }
   bool fits_paged() const { return least_paged() <= limit_; }
 
-  // Of what the disk does in an epoch, the part that computing doesn't hide.
+  // The part of what the disk does in an epoch that computing doesn't hide.
   double disk_time() {
     if (!rates_) rates_ = measure_disk(trainer_.model().offload_folder);
     const DiskTraffic traffic = trainer_.network().disk_traffic(paged_budget());

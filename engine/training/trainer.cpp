@@ -166,7 +166,7 @@ EpochResult Trainer::run_blocks(int epoch) {
   EpochResult result;
   result.epoch = epoch;
   const std::int64_t bytes_before = rank_.bytes_sent();
-  const bool goes_on = epoch != options_.optimizer.epochs && trains_on_blocks(epoch + 1);
+  const bool goes_on = epoch != options_.optimizer.epochs && !has_switched(epoch + 1);
   const BlockEpoch trained = blocks_->run_epoch(epoch, goes_on, overlap_, steps_);
   trace_.resolve();
   result.bytes_sent = rank_.bytes_sent() - bytes_before;

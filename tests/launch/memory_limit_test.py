@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import ATOLL, TIMEOUT, OneFolderTest, environment, run
 
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/memory.md")
-DEEP = ["--model", "gcnii", "--layers", "24", "--hidden", "64", "--epochs", "3", "--threads", "1"]
+DEEP = ["--model", "gcnii", "--layers", "24", "--hidden", "64", "--threads", "1"]
 
 
 class MemoryLimitTest(OneFolderTest):
@@ -27,8 +27,9 @@ class MemoryLimitTest(OneFolderTest):
         cls.succeed("generate", "sbm", "--nodes", "20000", "--classes", "4", "--features", "8",
                     "--out", "data")
 
-    def train(self, name, *options):
-        result = run(["train", "data", *DEEP, "--run-dir", name, *options], self.folder)
+    def train(self, name, *options, epochs=3):
+        result = run(["train", "data", *DEEP, "--epochs", str(epochs), "--run-dir", name, *options],
+                     self.folder)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stderr
 
@@ -103,8 +104,8 @@ class MemoryLimitTest(OneFolderTest):
         self.train("one_go")
         for name, first, then in (("to_file", [], file), ("from_file", file, []),
                                   ("file", file, file)):
-            self.train(name, *first, "--epochs", "1")
-            self.train(name, *then, "--resume", "--epochs", "3")
+            self.train(name, *first, epochs=1)
+            self.train(name, *then, "--resume")
             self.assertEqual(self.tensors("one_go"), self.tensors(name), name)
 
     def test_values_in_a_file_keep_the_limit(self):

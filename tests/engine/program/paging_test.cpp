@@ -61,7 +61,7 @@ class Judge {
           }
         });
       }
-      // What comes for the next step.
+      // There is room for what comes for the next step.
       for (const PagingPlan::Leaving& part : waiting_) {
         if (part.by <= s + 1) leave(part, s);
       }
@@ -208,7 +208,7 @@ TEST(Paging, SendsAwayWhatIsNeededLastAndBringsItInTime) {
   // The first value leaves as soon as it was read last, long before its room is needed.
   ASSERT_FALSE(plan.leaving[1].empty());
   EXPECT_EQ(plan.leaving[1][0].bytes.begin, 0);
-  // What a step needs begins to come one step before.
+  // It begins to come one step before the step that needs it.
   for (int s = 0; s + 1 < 2 * kLayers; ++s) {
     for (const ByteRange& bytes : plan.coming[static_cast<std::size_t>(s)]) {
       EXPECT_EQ(bytes.begin / kValue, 2 * kLayers - 2 - s);
