@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/training/checkpoint.hpp"
+#include "engine/training/rank_files.hpp"
 #include "tests/engine/training/block_options.hpp"
 #include "tests/engine/training/example_runs.hpp"
 #include "tests/support/thrown_error.hpp"
@@ -248,9 +249,14 @@ TEST_F(LocalPhase, GoesOnBitForBit) {
   std::vector<bool> made;
   for (const Json& ms : lines("cuts", "cut_ms")) made.push_back(!ms.is_null());
   EXPECT_EQ(made, (std::vector{false, false, true, false, true, true, false, false}));
-  // A checkpoint that knows rows of messages has them by rank.
-  EXPECT_TRUE(
-      std::filesystem::exists(dir_.path() / "cuts/checkpoint/epoch-8.rank-2-of-3.safetensors"));
+  // Ranks keep rows of messages, but not before there are any.
+  const auto has_rows = [&](const std::string& name, int epoch) {
+    return std::filesystem::exists(RankFile{epoch, 2, 3}.in(dir_.path() / name));
+  };
+  EXPECT_TRUE(has_rows("cuts", 8));
+  run("before", 5, false, cuts, 3);
+  EXPECT_EQ(newest_checkpoint_epoch(dir_.path() / "before"), 5);
+  EXPECT_FALSE(has_rows("before", 5));
   EXPECT_EQ(read_json(dir_.path() / "cuts/summary.json").at("mean_bits"), 2);
 }
 
