@@ -62,7 +62,6 @@ class Planner {
         if (touched.written && unit.is_here) unit.is_changed = true;
       });
       pass_through(s);
-      plan_.most_bytes = std::max(plan_.most_bytes, here_bytes_);
     }
     finish();
     return std::move(plan_);

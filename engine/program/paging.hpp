@@ -76,7 +76,6 @@ struct PagingPlan {
   std::vector<std::vector<Passing>> passing;
   std::vector<bool> reads_features;  // by step
   std::vector<ByteRange> left;       // what is there at the end
-  std::int64_t most_bytes = 0;       // that are there at a time
   std::int64_t written_bytes = 0;
   std::int64_t read_bytes = 0;
 };

@@ -26,8 +26,6 @@ constexpr double kBytesPerCopiedByte = 64;
 // Bytes per second that memory moves for one rank of a CPU, about: what a measured disk is compared
 // with.
 constexpr double kMemoryRate = 10e9;
-// The most bytes of mapped features that are in memory while they are read, about (ValuePager).
-constexpr std::int64_t kFeatureWindow = 256 << 20;
 
 // The memory that the process holds already: libraries and, on a host, what has been read of the
 // data; by all ranks, since they may be in one process.
@@ -105,7 +103,7 @@ class Chooser {
   std::int64_t beside_paged() const {
     if (trainer_.network().needs_features()) return others_;
     const std::int64_t features = std::ssize(trainer_.data().mapped_features());
-    return others_ - features + std::min(features, kFeatureWindow);
+    return others_ - features + std::min(features, kPagingWindow);
   }
 
   // Bytes of this rank's values that the limit leaves room for.

@@ -17,36 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class BlockRuns : public ::testing::Test {
- protected:
-  void run(const std::string& name, int epochs, bool resume, TrainOptions options) const {
-    options.checkpoint_every = 1;
-    options.optimizer.epochs = epochs;
-    options.start = resume ? RunStart::kResume : RunStart::kFresh;
-    options.run_dir = dir_.path() / name;
-    train_in_folder(2, dataset_, options);
-  }
-  std::vector<Json> lines(const std::string& name, const char* field) const {
-    std::vector<Json> result;
-    for (const Json& line : metrics_of(dir_.path() / name)) {
-      result.push_back(line.value(field, Json()));
-    }
-    return result;
-  }
-
-  void expect_same(const std::string& name, const std::string& as) const {
-    EXPECT_TRUE(read_text(dir_.path() / name / "model.safetensors") ==
-                read_text(dir_.path() / as / "model.safetensors"))
-        << name;
-    for (const char* field :
-         {"loss", "valid", "valid_loss", "steps", "edges_kept", "last_before_switch"}) {
-      EXPECT_EQ(lines(name, field), lines(as, field)) << name << " " << field;
-    }
-  }
-
-  TempDir dir_;
-  std::filesystem::path dataset_ = make_sbm(dir_, true);
-};
+class BlockRuns : public RunsInFolders {};
 
 TEST_F(BlockRuns, GoOnBitForBit) {
   for (const std::string exchange : {"exact", "quantized"}) {

@@ -84,6 +84,39 @@ inline std::vector<Json> metrics_of(const std::filesystem::path& run) {
   return lines;
 }
 
+// Runs of a small graph in folders of their own, which stop and go on.
+class RunsInFolders : public ::testing::Test {
+ protected:
+  void run(const std::string& name, int epochs, bool resume, TrainOptions options,
+           int ranks = 2) const {
+    options.checkpoint_every = 1;
+    options.optimizer.epochs = epochs;
+    options.start = resume ? RunStart::kResume : RunStart::kFresh;
+    options.run_dir = dir_.path() / name;
+    train_in_folder(ranks, dataset_, options);
+  }
+  // A field of metrics.jsonl by epoch, null where it has none.
+  std::vector<Json> lines(const std::string& name, const char* field) const {
+    std::vector<Json> result;
+    for (const Json& line : metrics_of(dir_.path() / name)) {
+      result.push_back(line.value(field, Json()));
+    }
+    return result;
+  }
+  void expect_same(const std::string& name, const std::string& as) const {
+    EXPECT_TRUE(read_text(dir_.path() / name / "model.safetensors") ==
+                read_text(dir_.path() / as / "model.safetensors"))
+        << name;
+    for (const char* field : {"loss", "valid", "valid_loss", "cut", "edges_inside", "steps",
+                              "edges_kept", "last_before_switch"}) {
+      EXPECT_EQ(lines(name, field), lines(as, field)) << name << " " << field;
+    }
+  }
+
+  TempDir dir_;
+  std::filesystem::path dataset_ = make_sbm(dir_, true);
+};
+
 struct RunResult {
   std::vector<double> losses;
   std::vector<std::int64_t> bytes;

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class LocalPhase : public ::testing::Test {
+class LocalPhase : public RunsInFolders {
  protected:
   void SetUp() override { write_json(slow_, slow_calibration(3)); }
 
@@ -36,30 +36,6 @@ class LocalPhase : public ::testing::Test {
     return local;
   }
 
-  void run(const std::string& name, int epochs, bool resume, TrainOptions options,
-           int ranks = 2) const {
-    options.checkpoint_every = 1;
-    options.optimizer.epochs = epochs;
-    options.start = resume ? RunStart::kResume : RunStart::kFresh;
-    options.run_dir = dir_.path() / name;
-    train_in_folder(ranks, dataset_, options);
-  }
-  std::vector<Json> lines(const std::string& name, const char* field) const {
-    std::vector<Json> result;
-    for (const Json& line : metrics_of(dir_.path() / name)) {
-      result.push_back(line.value(field, Json()));
-    }
-    return result;
-  }
-  void expect_same(const std::string& name, const std::string& as) const {
-    EXPECT_TRUE(read_text(dir_.path() / name / "model.safetensors") ==
-                read_text(dir_.path() / as / "model.safetensors"))
-        << name;
-    for (const char* field :
-         {"loss", "valid", "valid_loss", "cut", "edges_inside", "steps", "last_before_switch"}) {
-      EXPECT_EQ(lines(name, field), lines(as, field)) << name << " " << field;
-    }
-  }
   // Stopped at some epochs, and gone on from there.
   void expect_resumable(const std::string& whole, int epochs, const std::vector<int>& stops,
                         const TrainOptions& options, int ranks = 2) const {
@@ -72,8 +48,6 @@ class LocalPhase : public ::testing::Test {
     }
   }
 
-  TempDir dir_;
-  std::filesystem::path dataset_ = make_sbm(dir_, true);
   std::filesystem::path slow_ = dir_.path() / "slow.json";
 };
 
