@@ -124,6 +124,17 @@ TEST(ValuesInFile, AreChosenWhereMemoryAsksForIt) {
     EXPECT_GT(job.trainer().model().paged_budget, 0);
     EXPECT_LT(job.trainer().network().value_bytes(), job.trainer().network().all_value_bytes());
   });
+  // A little less than all: one layer is computed again in less time than pages take.
+  const std::string all = "training takes ";
+  const double all_mib = std::stod(refusal.substr(refusal.find(all) + all.size()));
+  TrainOptions some = options;
+  some.model.offload = OffloadChoice::kAuto;
+  some.model.memory = fmt::format("{:.0f}MiB", all_mib - 12);
+  run_local_ranks(1, 30, [&](Transport& transport) {
+    RankJob job(transport, dataset, {}, some);
+    EXPECT_EQ(job.trainer().model().paged_budget, 0);
+    EXPECT_TRUE(job.trainer().model().dropping.any());
+  });
   TrainOptions plain = options;
   plain.model.memory.clear();
   plain.model.offload_folder.clear();
