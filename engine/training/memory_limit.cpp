@@ -123,7 +123,7 @@ class Chooser {
   }
   bool fits_paged() const { return least_paged() <= limit_; }
 
-  // What the system does for pages in an epoch, and the part of what the disk does that computing
+  // The work of the system on pages in an epoch, and the part of what the disk does that computing
   // doesn't hide.
   double disk_time() {
     if (!rates_) rates_ = measure_disk(trainer_.model().offload_folder);
