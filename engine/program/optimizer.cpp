@@ -31,7 +31,7 @@ double learning_rate_at(const OptimizerConfig& config, int epoch) {
 
 Optimizer::Optimizer(const OptimizerConfig& config, const ParameterStore& parameters,
                      Backend& backend)
-    : config_(config) {
+    : config_(config), average_(config.average_decay) {
   if (config.clip_norm > 0) squared_norm_ = DeviceArray<double>(backend, 1);
   const std::vector<Parameter>& list = parameters.list();
   const std::vector<ParameterGroup> groups = parameter_groups(config.parameter_groups);
@@ -89,6 +89,14 @@ void Optimizer::step(Backend& backend, Queue& queue, ParameterStore& parameters,
   backend.run(queue, kernels::AdamStep{spec, parameters.values(), parameters.gradients(),
                                        parameters.first_moments(), parameters.second_moments()});
   parameters.refresh_operands(backend, queue);
+  average_.add(backend, queue, parameters);
+}
+
+std::vector<std::pair<std::string, MatrixView>> Optimizer::state(ParameterStore& parameters) {
+  std::vector<std::pair<std::string, MatrixView>> arrays = {
+      {"adam.m.", parameters.first_moments()}, {"adam.v.", parameters.second_moments()}};
+  if (average_.is_kept()) arrays.emplace_back("average.", average_.sum());
+  return arrays;
 }
 
 }  // namespace atl

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "engine/program/parameters.hpp"
+#include "engine/program/weight_average.hpp"
 
 namespace atl {
 
@@ -28,8 +29,9 @@ struct OptimizerConfig {
   int epochs = 1;         // of the whole run, for kCosine
   int step_epochs = 100;  // for kStep
   double step_factor = 0.5;
-  int warmup_epochs = 0;  // in which the rate rises in equal steps to that of the schedule
-  double clip_norm = 0;   // most L2 norm of all gradients together; 0: any
+  int warmup_epochs = 0;     // in which the rate rises in equal steps to that of the schedule
+  double clip_norm = 0;      // most L2 norm of all gradients together; 0: any
+  double average_decay = 0;  // of the mean of weights over steps; 0: there is none
   std::string parameter_groups = {};  // see parameter_groups_problem()
 };
 
@@ -41,6 +43,12 @@ class Optimizer {
   // Takes a number's memory if gradients are clipped. Throws Error{kOption} for parameter groups
   // that the parameters do not have.
   Optimizer(const OptimizerConfig& config, const ParameterStore& parameters, Backend& backend);
+  // Bytes that allocate() takes.
+  std::int64_t bytes(const ParameterStore& parameters) const { return average_.bytes(parameters); }
+  // Before the first step.
+  void allocate(Backend& backend, Queue& queue, ParameterStore& parameters) {
+    average_.allocate(backend, queue, parameters);
+  }
   // The numbers that a step in `epoch` (1-based), and dropout in it, read from the backend's
   // memory. step: its number since the start of the run, 1-based.
   EpochState state_of(int epoch, std::int64_t step) const;
@@ -52,9 +60,14 @@ class Optimizer {
   std::span<double> node_norm(Backend& backend, Queue& queue, ParameterStore& parameters);
   // One step with the gradients in `parameters`, summed over all ranks. state: backend memory.
   void step(Backend& backend, Queue& queue, ParameterStore& parameters, const EpochState* state);
+  // Flat arrays that go on from step to step beside the values, by the prefix of their parts' names
+  // in checkpoints.
+  std::vector<std::pair<std::string, MatrixView>> state(ParameterStore& parameters);
+  WeightAverage& average() { return average_; }
 
  private:
   OptimizerConfig config_;
+  WeightAverage average_;
   std::vector<AdamSegment> segments_;
   DeviceArray<double> squared_norm_;  // of all gradients, where they are clipped
 };

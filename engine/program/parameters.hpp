@@ -107,6 +107,7 @@ class ParameterStore {
 
   const std::vector<Parameter>& list() const { return trained_; }  // all but composed ones
   std::int64_t size() const { return sizes_.values(); }            // elements of a flat array
+  DType dtype() const { return dtype_; }                           // of flat arrays
   bool has_per_node() const { return shared_size_ >= 0; }
   // Elements of shared_gradients(), and where a parameter's begin among them.
   std::int64_t shared_size() const { return has_per_node() ? shared_size_ : size(); }

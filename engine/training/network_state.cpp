@@ -85,7 +85,8 @@ SafetensorsFile with_rows_of_nodes(Network& network, const Rank& rank, Safetenso
   return file;
 }
 
-SafetensorsFile network_state(Network& network, const Rank& rank, bool optimizer, StateOf whole) {
+SafetensorsFile network_state(Network& network, const Rank& rank, Optimizer* optimizer,
+                              StateOf whole) {
   SafetensorsFile file;
   ParameterStore& parameters = network.parameters();
   const auto add = [&](const std::string& prefix, MatrixView flat) {
@@ -103,9 +104,8 @@ SafetensorsFile network_state(Network& network, const Rank& rank, bool optimizer
     }
   };
   add("", parameters.values());
-  if (optimizer) {
-    add("adam.m.", parameters.first_moments());
-    add("adam.v.", parameters.second_moments());
+  if (optimizer != nullptr) {
+    for (const auto& [prefix, flat] : optimizer->state(parameters)) add(prefix, flat);
   }
   for (NormState& norm : network.norms()) {
     const auto add_statistic = [&](const char* name, const DeviceArray<double>& values) {
@@ -119,7 +119,7 @@ SafetensorsFile network_state(Network& network, const Rank& rank, bool optimizer
 }
 
 void load_network_state(Network& network, const Rank& rank, const SafetensorsFile& file,
-                        bool optimizer, const std::string& place) {
+                        Optimizer* optimizer, const std::string& place) {
   ParameterStore& parameters = network.parameters();
   const auto load = [&](const std::string& prefix, MatrixView flat) {
     for (const Parameter& p : parameters.list()) {
@@ -137,9 +137,8 @@ void load_network_state(Network& network, const Rank& rank, const SafetensorsFil
   };
   load("", parameters.values());
   parameters.refresh_operands(rank.backend, rank.queue);
-  if (optimizer) {
-    load("adam.m.", parameters.first_moments());
-    load("adam.v.", parameters.second_moments());
+  if (optimizer != nullptr) {
+    for (const auto& [prefix, flat] : optimizer->state(parameters)) load(prefix, flat);
   }
   for (NormState& norm : network.norms()) {
     const auto load_statistic = [&](const char* name, DeviceArray<double>& values) {

@@ -11,9 +11,9 @@ namespace atl {
 
 // Who has the rows of all nodes where nodes have parameters; other ranks' state is without them.
 enum class StateOf : std::uint8_t { kFirstRank, kAllRanks };
-// Parameters and batch-norm statistics; with `optimizer` also Adam's moments. Collective where
-// nodes have parameters.
-SafetensorsFile network_state(Network& network, const Rank& rank, bool optimizer,
+// Parameters and batch-norm statistics; with an optimizer also its state. Collective where nodes
+// have parameters.
+SafetensorsFile network_state(Network& network, const Rank& rank, Optimizer* optimizer,
                               StateOf whole = StateOf::kFirstRank);
 // A state of the first rank's that has the rows of all nodes, on all ranks. Collective where nodes
 // have parameters.
@@ -21,7 +21,7 @@ SafetensorsFile with_rows_of_nodes(Network& network, const Rank& rank, Safetenso
 // Throws Error{kInput} naming `place` if a tensor is missing, has another shape, or holds what is
 // no finite number.
 void load_network_state(Network& network, const Rank& rank, const SafetensorsFile& file,
-                        bool optimizer, const std::string& place);
+                        Optimizer* optimizer, const std::string& place);
 // Throws Error{kDiverged} naming the epoch and a parameter if one of this rank's is NaN or
 // infinite.
 void require_finite_parameters(Network& network, const Rank& rank, int epoch);

@@ -64,6 +64,13 @@ OptionTable<OptimizerConfig> optimizer_options() {
        .help = "Most L2 norm of all gradients together: larger ones are scaled; 0: any",
        .value = Row::at_least(ATOLL_FIELD(clip_norm), 0),
        .recorded = [](const OptimizerConfig& config) { return config.clip_norm > 0; }},
+      {.name = "average-weights",
+       .group = "Optimizer",
+       .help =
+           "Evaluate and save a running mean of the weights, of which a step keeps this share, in "
+           "[0, 1); 0: the weights themselves",
+       .value = Row::number(ATOLL_FIELD(average_decay), 0.0, 0.9999),
+       .recorded = [](const OptimizerConfig& config) { return config.average_decay > 0; }},
       {.name = "parameter-groups",
        .group = "Optimizer",
        .help = "Rates and decay of parameters by name, the first match counts: 'head.*: lr=0.1, "

@@ -144,7 +144,7 @@ EpochResult Trainer::run_whole_graph(int epoch) {
   if (may_replay) runner_.prepare_replay(*exchange_, round);
   trace_.clear();
   const std::int64_t bytes_before = rank_.bytes_sent();
-  const std::int64_t step = options_.blocks.any() ? ++steps_ : epoch;
+  const std::int64_t step = counts_steps() ? ++steps_ : epoch;
   runner_.run(*exchange_, round, step, may_replay);
   rank_.reducer.synchronize();
 
@@ -292,9 +292,26 @@ std::string Trainer::undefined_reason(Split split, Metric metric) const {
   return edges > 0 ? "" : "it has no edge";
 }
 
+SafetensorsFile Trainer::state(bool optimizer, StateOf whole) {
+  if (!optimizer) {
+    const AveragedWeights shown = averaged_weights();
+    return network_state(network_, rank_, nullptr, whole);
+  }
+  SafetensorsFile file = network_state(network_, rank_, &optimizer_, whole);
+  if (counts_steps()) add_steps(file, steps_);
+  return file;
+}
+
+void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std::string& place) {
+  runner_.set_forward_done(false);
+  load_network_state(network_, rank_, file, optimizer ? &optimizer_ : nullptr, place);
+  if (counts_steps()) steps_ = optimizer ? steps_of(file, place) : 0;
+}
+
 Metrics Trainer::evaluate(int epoch, MetricExtent extent) {
   trace_.clear();
   const double start_us = trace_.now_us();
+  const AveragedWeights shown = averaged_weights();
   const ConstMatrixView logits = queue_evaluation(epoch);
   const bool has_loss = links_ == nullptr && data_.labelled();
   if (has_loss) {
@@ -305,7 +322,8 @@ Metrics Trainer::evaluate(int epoch, MetricExtent extent) {
   }
   Metrics metrics = measure(epoch, logits, extent);
   if (has_loss) metrics.valid_loss = valid_loss_->result(epoch);
-  runner_.set_forward_done(network_.trains_as_it_evaluates() && exchange_->is_exact());
+  runner_.set_forward_done(network_.trains_as_it_evaluates() && exchange_->is_exact() &&
+                           !averages_weights());
   trace_.resolve();
   record_whole("evaluation", epoch, start_us);
   keep_spans();

@@ -67,7 +67,7 @@ class Trainer {
   std::int64_t bytes_needed() const {
     const std::int64_t weighted =
         NodeWeightedLoss::bytes(std::ssize(data_.node_weights()), data_.outputs(), model_.dtype);
-    return network_.bytes() + buffer_bytes() +
+    return network_.bytes() + optimizer_.bytes(network_.parameters()) + buffer_bytes() +
            (links_ != nullptr ? links_->bytes()
                               : EvaluationLoss::bytes(data_, model_.dtype) + weighted) +
            (blocks_ != nullptr ? blocks_->bytes() : 0);
@@ -80,6 +80,7 @@ class Trainer {
   // Collective.
   void allocate() {
     network_.allocate();
+    optimizer_.allocate(rank_.backend, rank_.queue, network_.parameters());
     if (links_ != nullptr) links_->allocate();
     if (blocks_ != nullptr) blocks_->allocate();
   }
@@ -100,8 +101,9 @@ class Trainer {
   void enter_epoch(int epoch);
   // True in a local phase: what is sent later is not sent yet.
   bool is_local() const { return later_exchange_ != nullptr; }
-  // Metrics of the current weights by one forward pass with exact messages, which the next epoch
-  // need not repeat where training computes the same. Collective.
+  // Metrics of the current weights, or of their mean (--average-weights), by one forward pass with
+  // exact messages, which the next epoch need not repeat where training computes the same.
+  // Collective.
   Metrics evaluate(int epoch, MetricExtent extent = MetricExtent::kChosen);
   // Metrics of `logits` of the last pass, queued or computed; without the loss. Collective.
   Metrics measure(int epoch, ConstMatrixView logits, MetricExtent extent);
@@ -117,19 +119,13 @@ class Trainer {
   void require_finite_parameters(int epoch) {
     atl::require_finite_parameters(network_, rank_, epoch);
   }
-  SafetensorsFile state(bool optimizer, StateOf whole = StateOf::kFirstRank) {
-    SafetensorsFile file = network_state(network_, rank_, optimizer, whole);
-    if (optimizer && options_.blocks.any()) add_steps(file, steps_);
-    return file;
-  }
+  // Without the optimizer, weights are those that are evaluated.
+  SafetensorsFile state(bool optimizer, StateOf whole = StateOf::kFirstRank);
   SafetensorsFile with_rows_of_nodes(SafetensorsFile file) {
     return atl::with_rows_of_nodes(network_, rank_, std::move(file));
   }
-  void load_state(const SafetensorsFile& file, bool optimizer, const std::string& place) {
-    runner_.set_forward_done(false);
-    load_network_state(network_, rank_, file, optimizer, place);
-    if (optimizer && options_.blocks.any()) steps_ = steps_of(file, place);
-  }
+  // Without the optimizer, its steps count anew.
+  void load_state(const SafetensorsFile& file, bool optimizer, const std::string& place);
   void add_exchange_state(SafetensorsFile& file) {
     atl::add_exchange_state(*exchange_, rank_.transport, file);
   }
@@ -168,6 +164,12 @@ class Trainer {
   std::int64_t buffer_bytes() const;
   bool trains_on_blocks_alone() const {
     return blocks_ != nullptr && options_.trains_on_blocks_alone();
+  }
+  bool averages_weights() const { return options_.optimizer.average_decay > 0; }
+  // Whether steps are counted and kept: the number of an epoch does not tell.
+  bool counts_steps() const { return options_.blocks.any() || averages_weights(); }
+  AveragedWeights averaged_weights() {
+    return {optimizer_.average(), steps_, rank_.backend, rank_.queue, network_.parameters()};
   }
   // Neither of them asks for wishes, nor shares the result.
   EpochResult run_whole_graph(int epoch);

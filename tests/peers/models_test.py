@@ -23,8 +23,10 @@ for package in ("numpy", "torch"):
 import numpy as np
 import torch
 import dgl_epoch
+import dgl_sampling
 import peer_training
 import pyg_epoch
+import pyg_sampling
 import torch_epoch
 
 # Edges u -> v: node 2 has a self-loop, node 5 no edge out, node 0 none in, node 4 neither.
@@ -140,6 +142,41 @@ class ModelTest(unittest.TestCase):
     def test_dgl(self):
         for normalization in ("layer", "edges"):
             self.check(dgl_epoch, normalization=normalization)
+
+    def check_sampling(self, script):
+        """With more neighbours than any node has, a batch gives the logits of the whole graph."""
+        torch.manual_seed(3)
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            write_dataset(folder, symmetric=True)
+            options = types.SimpleNamespace(
+                dataset=folder, device="cpu", precision="f32", model="sage", layers=3, hidden=8,
+                dropout=0.5, norm="batch", fan_out=[9, 8, 7], batch=2)
+            task = peer_training.Task(options)
+        model, batches, whole_graph = script.build(options, task)
+        model.eval()  # no dropout
+        expected = whole_graph()
+        seen = []
+        for logits, nodes in batches():
+            torch.testing.assert_close(logits, expected[nodes], rtol=1e-5, atol=1e-6)
+            seen += nodes.tolist()
+        self.assertEqual(sorted(seen), task.rows["train"].tolist())
+        # One neighbour of each node is not enough.
+        options.fan_out = [1, 1, 1]
+        torch.manual_seed(3)
+        model, batches, _ = script.build(options, task)
+        model.eval()
+        self.assertTrue(any(not torch.allclose(logits, expected[nodes], rtol=1e-3)
+                            for logits, nodes in batches()))
+
+    @unittest.skipUnless(importlib.util.find_spec("dgl"), "needs dgl")
+    def test_dgl_sampling(self):
+        self.check_sampling(dgl_sampling)
+
+    @unittest.skipUnless(any(map(importlib.util.find_spec, ("pyg_lib", "torch_sparse"))),
+                         "needs torch_geometric, and pyg-lib or torch-sparse")
+    def test_pyg_sampling(self):
+        self.check_sampling(pyg_sampling)
 
 
 def gradients_of(layer):

@@ -80,6 +80,42 @@ TEST(Optimizer, StepsLikeAdamAndDecaysTheLayersAsked) {
   }
 }
 
+TEST(Optimizer, AveragesTheWeightsOfItsSteps) {
+  constexpr double kDecay = 0.9;
+  for (const std::string name : {"reference", "cpu"}) {
+    const auto backend = make_backend(name, {1, -1});
+    const auto queue = backend->make_queue();
+    ParameterStore parameters(DType::kF32);
+    parameters.declare("first", 0, 3, 5, Initialisation::kGlorotUniform);
+    parameters.allocate(*backend, *queue, 1);
+    OptimizerConfig config;
+    config.learning_rate = 0.1;
+    config.average_decay = kDecay;
+    Optimizer optimizer(config, parameters, *backend);
+    optimizer.allocate(*backend, *queue, parameters);
+    EXPECT_EQ(optimizer.bytes(parameters), 2 * parameters.size() * 4);
+    float* const values = parameters.value(0).row<float>(0);
+    float* const gradients = parameters.gradient(0).row<float>(0);
+    std::vector<double> sum(15, 0.0);
+    double weight = 0;
+    for (int step = 1; step <= 5; ++step) {
+      for (int i = 0; i < 15; ++i) gradients[i] = static_cast<float>(std::sin(step * i));
+      const EpochState state = optimizer.state_of(step);
+      optimizer.step(*backend, *queue, parameters, &state);
+      const std::vector<float> own(values, values + 15);
+      weight = kDecay * weight + 1;
+      for (int i = 0; i < 15; ++i) sum[i] = kDecay * sum[i] + own[i];
+      {
+        const AveragedWeights shown(optimizer.average(), step, *backend, *queue, parameters);
+        for (int i = 0; i < 15; ++i) EXPECT_NEAR(values[i], sum[i] / weight, 1e-6) << name;
+      }
+      EXPECT_EQ(std::vector<float>(values, values + 15), own) << name;
+      const AveragedWeights none(optimizer.average(), 0, *backend, *queue, parameters);
+      EXPECT_EQ(std::vector<float>(values, values + 15), own) << name;
+    }
+  }
+}
+
 // Steps of an optimizer on parameters that start at 1 and have gradients of 3 and 4.
 struct Stepped {
   ParameterStore parameters{DType::kF64};

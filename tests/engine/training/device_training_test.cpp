@@ -209,6 +209,7 @@ TEST_F(DeviceTraining, ClippedStepsAreReplayed) {
   options.optimizer.warmup_epochs = 4;
   options.optimizer.clip_norm = 0.01;
   options.optimizer.parameter_groups = "*.weight: lr=0.02";
+  options.optimizer.average_decay = 0.9;
   TrainOptions reference = options;
   reference.backend = "reference";
   const RunResult expected = run_epochs(dataset, 1, reference, 1, 5);
