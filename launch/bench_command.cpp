@@ -88,7 +88,7 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
   }
   report["floats_per_halo_row"] = floats;
   if (options.blocks.any()) {
-    report["blocks"] = options.blocks.count;
+    report["blocks"] = job.data().dealing()->blocks();
     report["block_kind"] = to_string(options.blocks.kind);
   }
   if (!samples.steps.empty()) {

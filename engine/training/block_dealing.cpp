@@ -22,11 +22,17 @@ const OperationLabel kOfCommunities{"the communities of the graph"};
 BlockDealing::BlockDealing(Transport& transport, const std::filesystem::path& dataset,
                            const LocalGraphView& part, const BlockOptions& options,
                            std::uint64_t seed, const std::filesystem::path& parts_dir)
-    : part_(part), options_(options), seed_(seed) {
+    : part_(part),
+      kind_(options.kind),
+      blocks_(options.count.automatic ? blocks_for(part.global_nodes) : options.count.number),
+      seed_(seed) {
   const std::int64_t nodes = part.global_nodes;
+  if (options.count.automatic && transport.rank() == 0) {
+    log::info("--blocks auto: {} blocks, of {} nodes on average", blocks_, nodes / blocks_);
+  }
   on_all_ranks(transport, [&] {
-    if (options.count > nodes) {
-      fail_option("--blocks {}: the dataset has {} nodes; allowed are 2 to {}, or 0", options.count,
+    if (blocks_ > nodes) {
+      fail_option("--blocks {}: the dataset has {} nodes; allowed are 2 to {}, or 0", blocks_,
                   nodes, std::min<std::int64_t>(nodes, kMostBlocks));
     }
     // The weights that a node keeps in a block may add up to what no degree can be.
@@ -34,22 +40,21 @@ BlockDealing::BlockDealing(Transport& transport, const std::filesystem::path& da
       if (weight >= 0) continue;
       fail_option(
           "--blocks {}: an edge of the dataset weighs {}; allowed with edges that weigh 0 or more",
-          options.count, weight);
+          blocks_, weight);
     }
   });
-  if (options.kind != BlockKind::kCommunities) return;
-  per_block_ = clusters_per_part(nodes, options.count, kCommunitiesPerBlock);
+  if (kind_ != BlockKind::kCommunities) return;
+  per_block_ = clusters_per_part(nodes, blocks_, kCommunitiesPerBlock);
   if (per_block_ == 1 && transport.rank() == 0) {
     log::warn(
         "--blocks {}: each block is one community, the same in every epoch; fewer blocks or "
         "--block-kind random would let other neighbours meet",
-        options.count);
+        blocks_);
   }
   std::vector<std::int32_t> community_of;
   const auto find = [&] {
     if (transport.rank() != 0) return;
-    community_of =
-        ensure_communities(Dataset::open(dataset), options.count * per_block_, parts_dir);
+    community_of = ensure_communities(Dataset::open(dataset), blocks_ * per_block_, parts_dir);
   };
   on_all_ranks(transport, find, kOfCommunities);
   community_of.resize(static_cast<std::size_t>(nodes));
@@ -58,17 +63,17 @@ BlockDealing::BlockDealing(Transport& transport, const std::filesystem::path& da
 }
 
 NodeNumbers BlockDealing::of_epoch(int epoch) const {
-  if (options_.kind == BlockKind::kRandom) {
+  if (kind_ == BlockKind::kRandom) {
     const RandomKey key{seed_, RandomStream::kPartition, kNodesOneByOne,
                         static_cast<std::uint32_t>(epoch)};
-    const auto blocks = static_cast<std::uint64_t>(options_.count);
+    const auto blocks = static_cast<std::uint64_t>(blocks_);
     return number_nodes(part_, [&](GlobalId id) {
       const std::uint64_t bits = random_bits(key, static_cast<std::uint64_t>(to_index(id)), 0);
       return static_cast<std::int32_t>((bits * blocks) >> 32U);
     });
   }
   const std::vector<std::int32_t> block_of =
-      deal_clusters(options_.count, per_block_, seed_, DealtTo::kBlocks, epoch);
+      deal_clusters(blocks_, per_block_, seed_, DealtTo::kBlocks, epoch);
   const auto blocks_of = [&](const std::vector<std::int32_t>& communities) {
     std::vector<std::int32_t> blocks(communities.size());
     parallel_for(std::ssize(blocks), 4096,

@@ -19,13 +19,14 @@ class BlockDealing {
                const LocalGraphView& part, const BlockOptions& options, std::uint64_t seed,
                const std::filesystem::path& parts_dir = {});
 
-  int blocks() const { return options_.count; }
+  int blocks() const { return blocks_; }
   // Block of each node that this rank knows: a function of seed, epoch and the graph only.
   NodeNumbers of_epoch(int epoch) const;
 
  private:
   LocalGraphView part_;
-  BlockOptions options_;
+  BlockKind kind_;
+  int blocks_;
   std::uint64_t seed_;
   int per_block_ = 0;        // communities
   NodeNumbers communities_;  // with BlockKind::kCommunities

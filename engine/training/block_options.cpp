@@ -1,9 +1,45 @@
 #include "engine/training/block_options.hpp"
 
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.hpp"
+
 namespace atl {
+
+namespace {
+
+constexpr const char* kAutomatic = "auto";
+
+}  // namespace
 
 const char* to_string(BlockKind kind) {
   return kind == BlockKind::kCommunities ? "communities" : "random";
+}
+
+std::string to_string(const BlockCount& count) {
+  return count.automatic ? kAutomatic : std::to_string(count.number);
+}
+
+BlockCount parse_block_count(const std::string& text) {
+  if (text == kAutomatic) return {.automatic = true};
+  BlockCount count;
+  const char* const end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, count.number);
+  if (error != std::errc() || parsed != end || count.number < 0 || count.number > kMostBlocks) {
+    fail_option("--blocks {}: allowed are {}, whole numbers from 2 to {}, and 0", text, kAutomatic,
+                kMostBlocks);
+  }
+  return count;
+}
+
+int blocks_for(std::int64_t nodes) {
+  constexpr std::int64_t kNodes = 5000;
+  constexpr std::int64_t kFewestNodes = 1000;
+  constexpr std::int64_t kFewest = 16;
+  constexpr std::int64_t kMost = 512;
+  const std::int64_t blocks = std::max(nodes / kNodes, std::min(nodes / kFewestNodes, kFewest));
+  return static_cast<int>(std::clamp<std::int64_t>(blocks, 2, kMost));
 }
 
 }  // namespace atl

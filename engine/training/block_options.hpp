@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "engine/training/first_phase.hpp"
 
@@ -14,12 +15,27 @@ const char* to_string(BlockKind kind);  // "communities", "random"
 
 inline constexpr int kMostBlocks = 4096;
 
+// How many blocks an epoch deals the nodes to; 0: its one step is on the whole graph.
+struct BlockCount {
+  int number = 0;
+  bool automatic = false;  // by the size of the graph: blocks_for()
+
+  bool operator==(const BlockCount&) const = default;
+};
+std::string to_string(const BlockCount& count);  // "32", "auto"
+// The reverse; throws Error{kOption} for other texts.
+BlockCount parse_block_count(const std::string& text);
+// The number that `auto` stands for: blocks of 5,000 nodes, but at least 16 of them unless they
+// would have fewer than 1,000, and at most 512, so that each can be dealt several communities.
+// docs/blocks.md says why.
+int blocks_for(std::int64_t nodes);
+
 struct BlockOptions {
-  int count = 0;  // that an epoch deals the nodes to; 0: its one step is on the whole graph
+  BlockCount count;
   BlockKind kind = BlockKind::kCommunities;
   PhaseEnd until;
 
-  bool any() const { return count > 0; }
+  bool any() const { return count != BlockCount(); }
 };
 
 }  // namespace atl

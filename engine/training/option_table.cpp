@@ -113,9 +113,9 @@ Table block_options() {
   return {
       {.name = "blocks",
        .group = "Optimizer",
-       .help = "Deal the nodes to B blocks in each epoch and make a step on each one, on the edges "
-               "inside of it; 0: one step on the whole graph",
-       .value = TrainRow::number(ATOLL_FIELD(blocks.count), 0, kMostBlocks),
+       .help = "Deal the nodes to so many blocks in each epoch and make a step on each one, on the "
+               "edges inside of it; auto: by the size of the graph; 0: one step on the whole graph",
+       .value = TrainRow::written(ATOLL_FIELD(blocks.count), parse_block_count),
        .recorded = any,
        .plan = PlanRole::kExcludes},
       {.name = "block-kind",

@@ -66,8 +66,8 @@ void check_blocks(const TrainOptions& options) {
                    fmt::format("--block-kind {}", to_string(blocks.kind)));
     return;
   }
-  const std::string found = fmt::format("--blocks {}", blocks.count);
-  if (blocks.count == 1) {
+  const std::string found = "--blocks " + to_string(blocks.count);
+  if (blocks.count.number == 1) {
     fail_option("{}: one block is the whole graph; allowed are 2 to {}, or 0", found, kMostBlocks);
   }
   const ExchangeOptions exchange = options.first_exchange_options();

@@ -44,7 +44,7 @@ void check_blocks_of(const TrainOptions& train, Task task) {
   fail_option(
       "--blocks {}: the task is {}, whose edges to be predicted lie across blocks; allowed with "
       "the other tasks",
-      train.blocks.count, to_string(task));
+      to_string(train.blocks.count), to_string(task));
 }
 
 // Rank 0 makes the partition if it is not there; then every rank opens its own shard. One rank
@@ -139,7 +139,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
       fail_option(
           "--blocks {}: backend {} found, and blocks are made on the host; allowed are cpu "
           "and reference",
-          options.blocks.count, backend_->name());
+          to_string(options.blocks.count), backend_->name());
     }
     bytes_at_start_ = backend_->available_bytes();
     queue_ = backend_->make_queue();

@@ -49,7 +49,9 @@ class BlocksTest(OneFolderTest):
             ranks = int(words[2]) if words[0] == "mpirun" else 0
             words = words[words.index("build/atoll") + 1:]
             more = ["--run-dir", f"page-{number}"] if words[0] == "train" else ["--warmup", "1"]
-            result = run([*words, "--hidden", "8", "--epochs", "2", *more], self.folder, ranks=ranks)
+            if "--epochs" not in words:
+                more += ["--epochs", "2"]
+            result = run([*words, "--hidden", "8", *more], self.folder, ranks=ranks)
             self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_any_number_of_ranks(self):
@@ -141,6 +143,7 @@ class BlocksTest(OneFolderTest):
             file.write("{}")
         for options, words in (
                 (["--blocks", "1"], ["--blocks 1", "2 to 4096"]),
+                (["--blocks", "many"], ["--blocks many", "auto", "2 to 4096"]),
                 (["--blocks", "5000"], ["--blocks", "5000", "4096"]),
                 (["--blocks", "-2"], ["--blocks", "-2"]),
                 (["--blocks", "1201"], ["--blocks 1201", "1200 nodes", "2 to 1200"]),

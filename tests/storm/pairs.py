@@ -43,7 +43,7 @@ VALUES = {
     "parameter-groups": ("weight: lr=0.1", "weight: lr=0.2"), "hits-at": ("10", "20"),
     "class-weights": (None, "balanced"), "memory": ("1GiB", "2GiB"),
     "parts-file": ("parts.npy", "parts-2.npy"), "metric": ("accuracy", "mcc"),
-    "snapshot-dir": ("/dev/shm", "/tmp"), "blocks-until": ("3", "accuracy"),
+    "snapshot-dir": ("/dev/shm", "/tmp"), "blocks": ("4", "auto"), "blocks-until": ("3", "accuracy"),
     "local-until": ("3", "accuracy"), "offload-folder": ("/tmp", "/var/tmp"),
 }
 # Options that belong to one rank: they may differ, and change nothing that ranks share.

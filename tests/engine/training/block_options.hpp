@@ -11,7 +11,7 @@ inline TrainOptions block_options(const std::string& model, int blocks,
                                   BlockKind kind = BlockKind::kCommunities) {
   TrainOptions options = small_options();
   options.model.kind = model;
-  options.blocks.count = blocks;
+  options.blocks.count.number = blocks;
   options.blocks.kind = kind;
   return options;
 }

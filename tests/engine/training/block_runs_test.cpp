@@ -130,7 +130,7 @@ TEST_F(BlockRuns, LearnFaster) {
 TEST_F(BlockRuns, AreRefusedUnderOtherBlocks) {
   TrainOptions options = block_options("gcn", 4);
   run("other", 2, false, options);
-  options.blocks.count = 5;
+  options.blocks.count.number = 5;
   const Error error = thrown_error([&] { run("other", 4, true, options); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_THAT(error.what(), HasSubstr("blocks"));

@@ -435,6 +435,22 @@ TEST(BlockTraining, GoesOnWithTheRateAfterBlocks) {
   }
 }
 
+TEST(BlockTraining, AutomaticallyTakesBlocksByTheNodes) {
+  EXPECT_EQ(blocks_for(2), 2);
+  EXPECT_EQ(blocks_for(2708), 2);
+  EXPECT_EQ(blocks_for(7650), 7);
+  EXPECT_EQ(blocks_for(18333), 16);
+  EXPECT_EQ(blocks_for(169343), 33);
+  EXPECT_EQ(blocks_for(2449029), 489);
+  EXPECT_EQ(blocks_for(111059956), 512);
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, false, 3200);
+  TrainOptions options = block_options("sage", 3);
+  const RunResult three = run_epochs(dataset, 2, options, 1, 2);
+  options.blocks.count = {.automatic = true};
+  expect_same_run(run_epochs(dataset, 2, options, 1, 2), three);
+}
+
 TEST(BlockTraining, SendsTheBytesOfTheFormula) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, true);
@@ -469,14 +485,14 @@ TEST(BlockTraining, RefusesWhatItCanNot) {
     EXPECT_EQ(error.kind(), ErrorKind::kOption);
     return std::string(error.what());
   };
-  EXPECT_THAT(message([](TrainOptions& o) { o.blocks.count = 1; }), HasSubstr("--blocks 1"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.blocks.count.number = 1; }), HasSubstr("--blocks 1"));
   EXPECT_THAT(message([](TrainOptions& o) {
-                o.blocks.count = 0;
+                o.blocks.count.number = 0;
                 o.blocks.until.epoch = 3;
               }),
               HasSubstr("--blocks-until 3"));
   EXPECT_THAT(message([](TrainOptions& o) {
-                o.blocks.count = 0;
+                o.blocks.count.number = 0;
                 o.blocks.kind = BlockKind::kRandom;
               }),
               HasSubstr("--block-kind random"));

@@ -181,7 +181,7 @@ TEST_F(LocalPhase, NoticesThatTheDatasetChangedBeforeTheSwitch) {
 // On blocks, the phase is one of both.
 TEST_F(LocalPhase, OfBlocksIsFollowedByTheWholeGraphWithMessages) {
   const auto on_blocks = [](TrainOptions options) {
-    options.blocks.count = 3;
+    options.blocks.count.number = 3;
     return options;
   };
   const RunResult none = run_epochs(dataset_, 2, on_blocks(options("none")), 1, 2);
@@ -288,12 +288,12 @@ TEST_F(LocalPhase, RefusesWhatItCanNot) {
               }),
               HasSubstr("--local-until accuracy: needs evaluations"));
   EXPECT_THAT(message([](TrainOptions& o) {
-                o.blocks.count = 4;
+                o.blocks.count.number = 4;
                 o.blocks.until.epoch = 2;
               }),
               HasSubstr("--blocks-until 2: --local-until 3 found"));
   EXPECT_THAT(message([](TrainOptions& o) {
-                o.blocks.count = 4;
+                o.blocks.count.number = 4;
                 o.repartition_every = 2;
               }),
               HasSubstr("--blocks 4: --repartition-every found"));

@@ -86,8 +86,8 @@ TEST(Fingerprint, HoldsOptionsOfTheOptimizerWhereTheyDiffer) {
 
 TEST(Fingerprint, HoldsWhereBlocksEnd) {
   TrainOptions options;
-  options.blocks.count = 8;
-  EXPECT_THAT(recorded(options), ::testing::HasSubstr(R"("blocks":8,"block-kind":"communities",)"
+  options.blocks.count.number = 8;
+  EXPECT_THAT(recorded(options), ::testing::HasSubstr(R"("blocks":"8","block-kind":"communities",)"
                                                       R"("blocks-until":"0","seed":1)"));
   options.blocks.until.epoch = 20;
   options.switching.rate_after = 0.02;
