@@ -1,5 +1,6 @@
 // `atoll bench`: epoch throughput and where the time goes, as a table and as JSON.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -62,8 +63,21 @@ Json describe_job(RankJob& job, const TrainOptions& options, const Transport& tr
   return report;
 }
 
+// Bytes that all ranks send in an epoch, by formula: rows between parts, and what the ranks that
+// hold a part together send to each other.
+struct FormulaBytes {
+  std::int64_t halo = 0;
+  std::int64_t group = 0;
+};
+
+FormulaBytes formula_bytes(RankJob& job, Transport& transport) {
+  std::array bytes = {job.trainer().halo_bytes_per_epoch(), job.trainer().group_bytes_per_epoch()};
+  transport.all_reduce(std::span<std::int64_t>(bytes), {"byte formula"});
+  return {bytes[0], bytes[1]};
+}
+
 Json make_report(const Samples& samples, RankJob& job, const TrainOptions& options,
-                 Transport& transport, std::int64_t halo_bytes, std::int64_t peak) {
+                 Transport& transport, const FormulaBytes& bytes, std::int64_t peak) {
   Json report = describe_job(job, options, transport);
   report.update(
       {{"exchange", options.exchange},
@@ -75,7 +89,9 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
        {"exposed_comm_ms",
         samples.exposed_ms.empty() ? Json() : to_json(spread_of(samples.exposed_ms))},
        {"bytes_sent_per_epoch", static_cast<std::int64_t>(spread_of(samples.bytes).median)},
-       {"halo_bytes_per_epoch_formula", halo_bytes},
+       {"halo_bytes_per_epoch_formula", bytes.halo},
+       {"group_bytes_per_epoch_formula", bytes.group},
+       {"group_ranks", job.map().ranks_per_part()},
        {"peak_rss_mb", static_cast<double>(peak) / 1e6},
        {"allocations", samples.allocations},
        {"device_memory_mb", static_cast<double>(job.device_bytes()) / 1e6},
@@ -144,6 +160,10 @@ void print_report(const Json& report) {
       report.at("allocations").get<std::int64_t>(), report.at("peak_rss_mb").get<double>(),
       report.at("peak_rss_mb").get<double>() / report.at("memory_held_mb").get<double>(),
       report.at("memory_held_mb").get<double>());
+  if (const int ranks = report.at("group_ranks").get<int>(); ranks > 1) {
+    fmt::print("  {} ranks hold a part together and send each other {:.3f} MB by formula\n", ranks,
+               report.at("group_bytes_per_epoch_formula").get<double>() / 1e6);
+  }
   if (const double pinned = report.at("pinned_values_mb").get<double>(); pinned > 0) {
     fmt::print("  rank 0: values of {:.0f} MB wait for backward in pinned host memory\n", pinned);
   }
@@ -211,6 +231,11 @@ void run_bench(const BenchArguments& arguments) {
     if (wanted.blocks.any()) {
       fail_option("--compare: its modes share one graph; leave out --blocks");
     }
+    if (wanted.group_ranks.any()) {
+      fail_option(
+          "--compare: --group-ranks {} found, with which rows travel exactly alone; allowed is 1",
+          to_string(wanted.group_ranks));
+    }
     if (!arguments.flags.plan.empty()) {
       fail_option("--compare: its modes replace what a plan says of bits; leave out --plan");
     }
@@ -251,15 +276,14 @@ void run_bench(const BenchArguments& arguments) {
       const ParallelThreads threads(job.threads());
       job.trainer().profile_epoch(warmup + arguments.epochs + k, profile);
     }
-    std::int64_t halo_bytes = job.trainer().halo_bytes_per_epoch();
-    transport.all_reduce(std::span(&halo_bytes, 1), {"byte formula"});
+    const FormulaBytes bytes = formula_bytes(job, transport);
     if (options.spmm != SpmmWish::kOwn && !arguments.out.empty()) {
       save_calibration(transport, job.choices(), nullptr,
                        std::filesystem::absolute(arguments.out).parent_path());
     }
     activity.end();
     if (transport.rank() != 0) return;
-    Json report = make_report(samples, job, options, transport, halo_bytes, peak);
+    Json report = make_report(samples, job, options, transport, bytes, peak);
     if (profile.epochs > 0) report["profile"] = to_json(profile);
     if (!arguments.json) {
       print_report(report);

@@ -2,6 +2,7 @@
 // the next.
 #pragma once
 
+#include "engine/exchange/part_group.hpp"
 #include "engine/exchange/reduce.hpp"
 
 namespace atl {
@@ -18,7 +19,24 @@ struct Rank {
   std::span<const GlobalId> inner_ids = {};  // backend memory; keys the random numbers
   std::int64_t nodes = 0;                    // of the whole graph
   std::uint64_t seed = 0;
+  const PartGroup* group = nullptr;  // null: this rank holds its part alone
 
+  // The transport of messages between parts.
+  Transport& between_parts() const { return group != nullptr ? group->slice() : transport; }
+  // This rank as the exchange of rows between parts sees it. part_ids: inner_ids of all rows of the
+  // part.
+  Rank in_slice(std::span<const GlobalId> part_ids) const {
+    if (group == nullptr) return *this;
+    return {.backend = backend,
+            .queue = queue,
+            .transport = group->slice(),
+            .device = nullptr,
+            .trace = trace,
+            .reducer = reducer,
+            .inner_ids = part_ids,
+            .nodes = nodes,
+            .seed = seed};
+  }
   // Since the start, by this rank, in whichever way.
   std::int64_t bytes_sent() const {
     return transport.bytes_sent() + (device != nullptr ? device->bytes_sent() : 0);

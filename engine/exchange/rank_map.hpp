@@ -1,13 +1,30 @@
 // Which ranks hold which part of a cut. In most runs part p is on rank p. Several ranks may hold
-// one part and share the work on its rows: each has a role among them.
+// one part and share the work on it, by rows or by columns: each has a role among them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/error.hpp"
 #include "kernels/views.hpp"
 
 namespace atl {
+
+struct ColumnRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+// The columns, of so many, that each of `roles` ranks has where they share a matrix by columns:
+// whole units, by default of padding, so that all slices together are as wide as the matrix. With
+// fewer units than ranks, some ranks have none.
+inline ColumnRange column_slice(std::int64_t columns, int role, int roles,
+                                std::int64_t unit = kColumnPadding) {
+  const std::int64_t units = (columns + unit - 1) / unit;
+  const std::int64_t begin = unit * (units * role / roles);
+  const std::int64_t end = unit * (units * (role + 1) / roles);
+  return {begin, std::max<std::int64_t>(std::min(end, columns) - begin, 0)};
+}
 
 class RankMap {
  public:

@@ -282,6 +282,8 @@ void complete(Program& program, const ModelConfig& config, Pass pass, PartOfEpoc
   program.wide_elements =
       static_cast<int>(bytes_of(parameter_dtype(config.dtype)) / bytes_of(config.dtype));
   if (pass == Pass::kTraining) differentiate(program, part);
+  // A program of pairs reads whole rows alone.
+  if (part == PartOfEpoch::kWhole) shard_columns(program, config.column_share);
   fuse(program);
 }
 

@@ -10,6 +10,7 @@
 #include "engine/program/builder.hpp"
 #include "engine/program/drop_values.hpp"
 #include "engine/program/offload.hpp"
+#include "engine/program/shard_columns.hpp"
 #include "partition/message_cover.hpp"
 
 namespace atl {
@@ -68,6 +69,7 @@ struct ModelConfig : LayerOptions {
   std::int64_t paged_budget = 0;  // bytes of values in memory then; 0: all
   Dropping dropping;              // of values in training
   Offloading offloading;          // of those that are not dropped
+  ColumnShare column_share;       // of this rank, where several hold a part
 
   // The model for a dataset, on so many ranks. Throws Error{kOption} if it trains rows of nodes
   // that have features.

@@ -2,6 +2,7 @@
 // the same time share places.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -11,17 +12,20 @@ namespace atl {
 
 // Rows of matrices on one rank.
 struct RankRows {
-  std::int64_t inner = 0;
+  std::int64_t inner = 0;  // where several ranks hold a part, this one's share
   std::int64_t forward_halo = 0;
   std::int64_t backward_halo = 0;
   std::int64_t computed = 0;  // of the forward halo rows, those of ComputedHalo
   std::int64_t returned = 0;  // by other ranks, where ranks return rows (HaloReturn)
   std::int64_t edges = 0;     // that come in, as stored
   std::int64_t pairs = 0;     // of a block of them
+  std::int64_t part = 0;      // inner ones of all ranks of the part, of RowsOf::kPart
   // The last of the halo rows: partial sums that are made to be sent (DistributedOperator::sums).
   std::int64_t forward_sums = 0;
   std::int64_t backward_sums = 0;
 
+  // Inner nodes of the graph that neighbours are read of.
+  std::int64_t of_part() const { return std::max(inner, part); }
   std::int64_t halo(Direction direction) const {
     return direction == Direction::kForward ? forward_halo : backward_halo;
   }
@@ -45,13 +49,15 @@ struct RankRows {
       case RowsOf::kNodes:
         return inner;
       case RowsOf::kEdges:
-        return edges + inner;
+        return edges + of_part();
       case RowsOf::kHalo:
         return forward_halo;
       case RowsOf::kPairs:
         return pairs;
       case RowsOf::kEnds:
         return 2 * pairs;
+      case RowsOf::kPart:
+        return part;
     }
     return 0;
   }

@@ -51,6 +51,9 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
       (training_.layout.places[static_cast<std::size_t>(embeddings)].is_nowhere() ||
        training_.ends[static_cast<std::size_t>(embeddings)] >=
            training_.schedule.instants[static_cast<std::size_t>(training_.program.logits)]);
+  if (rank.group != nullptr) {
+    group_exchange_ = std::make_unique<ColumnExchange>(rank, state_.graph->shape);
+  }
   reserve_values();
 }
 
@@ -238,6 +241,30 @@ std::int64_t Network::halo_bytes_per_epoch() const {
   return elements * bytes_of(options_.dtype);
 }
 
+std::int64_t Network::group_bytes_per_epoch() const {
+  std::int64_t bytes = 0;
+  const Program& program = training_.program;
+  for (const Operation& op : program.operations) {
+    if (op.rule->reach != Reach::kGroup || op.constant) continue;
+    const auto columns = ColumnExchange::columns_of(program, op, options_.dtype);
+    bytes += op.is(rules::kToRows) ? group_exchange_->bytes_to_rows(columns)
+                                   : group_exchange_->bytes_to_columns(columns);
+  }
+  return bytes;
+}
+
+std::int64_t Network::group_buffer_bytes() const {
+  std::int64_t most = 0;
+  for (const Pass* pass : {&training_, &evaluation_}) {
+    for (const Operation& op : pass->program.operations) {
+      if (op.rule->reach != Reach::kGroup) continue;
+      most = std::max(most, group_exchange_->buffer_bytes(
+                                ColumnExchange::columns_of(pass->program, op, options_.dtype)));
+    }
+  }
+  return most;
+}
+
 std::vector<Network::GradientSum> Network::gradient_sums() const {
   // Smaller ones would cost more than they hide.
   constexpr std::int64_t kLeastBytes = 16 << 10;
@@ -324,6 +351,14 @@ class Network::Runner final : public kernels::TakesEach<Runner, Requests> {
         return execution_.loss->compute(rank, execution_.round, views.in(0), views.out());
       case RankWork::kSumRanks:
         return sum_norm(views);
+      case RankWork::kToColumns:
+        return network_.group_exchange_->to_columns(
+            columns_of(views), views.whole(views.input(0)), views.whole(views.value()),
+            views.call_rows(), label_of(views, "shares of columns"), network_.values_);
+      case RankWork::kToRows:
+        return network_.group_exchange_->to_rows(
+            columns_of(views), views.whole(views.input(0)), views.whole(views.value()),
+            views.call_rows(), label_of(views, "shares of rows"), network_.values_);
       case RankWork::kSumGradients:
         return sum_gradients();
       case RankWork::kFetchComputed:
@@ -339,6 +374,15 @@ class Network::Runner final : public kernels::TakesEach<Runner, Requests> {
   }
 
  private:
+  static ColumnExchange::Columns columns_of(const Views& views) {
+    return ColumnExchange::columns_of(views.program(), views.op(), views.dtype());
+  }
+  OperationLabel label_of(const Views& views, const char* what) const {
+    const Scope& scope = views.program().scope_of(views.value());
+    return {what, has_directions(scope) ? to_string(scope.direction) : "", scope.layer,
+            execution_.round.epoch};
+  }
+
   void sum_norm(const Views& views) {
     const Scope& scope = views.program().scope_of(views.value());
     const bool forward = scope.direction == Direction::kForward;
@@ -414,17 +458,23 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
         run_call(execution, views, runner, call);
       }
     }
-    for (const Value value : block.begins) {
-      const Operation& op = pass.program.at(value);
-      under_way_.push_back(
-          {&pass, value,
-           execution.exchange->begin(state_.graph->operator_of(op), views.whole(op.inputs[0]),
-                                     channel_of(pass.program, value), round)});
-      if (!round.overlap) under_way_.back().messages->finish();
-    }
+    for (const Value value : block.begins) begin(execution, value, views);
     for (const Value value : block.finishes) finish(pass, value, block.finished_group);
     if (execution.is_backward) begin_sums(block, round);
   }
+}
+
+void Network::begin(const Execution& execution, Value value, const RankViews& views) {
+  const Program& program = execution.pass.program;
+  const Operation& op = program.at(value);
+  // Whoever has none of the columns has nobody in its slice who has some.
+  std::unique_ptr<PendingExchange> messages =
+      op.columns == 0
+          ? std::make_unique<NothingPending>()
+          : execution.exchange->begin(state_.graph->operator_of(op), views.whole(op.inputs[0]),
+                                      channel_of(program, value), execution.round);
+  under_way_.push_back({&execution.pass, value, std::move(messages)});
+  if (!execution.round.overlap) under_way_.back().messages->finish();
 }
 
 void Network::finish(const Pass& pass, Value value, int group) {
@@ -441,8 +491,12 @@ void Network::finish(const Pass& pass, Value value, int group) {
 void Network::run_call(const Execution& execution, RankViews& views, Runner& runner,
                        const Call& call) {
   views.set_call(call);
-  if (views.op().rule->reach == Reach::kBeside) return run_copy(views);
-  rank_.backend.set_request(views.op().rule->name);
+  const Operation& op = views.op();
+  if (op.rule->reach == Reach::kBeside) return run_copy(views);
+  // An empty slice leaves nothing to compute, but others wait for conversions.
+  const bool is_empty = op.columns == 0 && op.rule->has_rows && op.rule->reach != Reach::kGroup;
+  if (is_empty && rank_.group != nullptr) return;
+  rank_.backend.set_request(op.rule->name);
   lower(views, runner);
   rank_.backend.set_request(execution.inside == nullptr ? "" : execution.inside);
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "engine/program/column_exchange.hpp"
 #include "engine/program/loss.hpp"
 #include "engine/program/optimizer.hpp"
 #include "engine/program/rank_state.hpp"
@@ -130,6 +131,9 @@ class Network {
   // Bytes this rank sends in one epoch of training by exact halo exchange (without kept aggregates,
   // but those of a graph that it has entered): the formula that the transport's counter must equal.
   std::int64_t halo_bytes_per_epoch() const;
+  // Bytes this rank sends in one epoch of training to others that hold its part, and room for them.
+  std::int64_t group_bytes_per_epoch() const;
+  std::int64_t group_buffer_bytes() const;
   // Owner of the memory that messages are read from and written to.
   std::shared_ptr<const void> memory() const { return values_; }
   DType dtype() const { return options_.dtype; }
@@ -178,6 +182,7 @@ class Network {
   void run_blocks(const Execution& execution, std::span<const Block> blocks);
   void run_call(const Execution& execution, RankViews& views, Runner& runner, const Call& call);
   void run_copy(const RankViews& views);
+  void begin(const Execution& execution, Value value, const RankViews& views);
   void finish(const Pass& pass, Value value, int group);
   // Gradients of which the sum over ranks begins behind a block of training, while the rest of
   // backward runs; in the order of blocks.
@@ -203,8 +208,9 @@ class Network {
   bool shares_forward_ = false;
   const Pass* ran_ = nullptr;  // the last run_forward()
   std::shared_ptr<ValueMemory> values_;
-  std::int64_t values_begin_ = 0;  // in it: element where layouts begin
-  bool trains_others_ = false;     // graphs that it enters
+  std::int64_t values_begin_ = 0;                   // in it: element where layouts begin
+  bool trains_others_ = false;                      // graphs that it enters
+  std::unique_ptr<ColumnExchange> group_exchange_;  // null: this rank holds its part alone
   std::unique_ptr<Queue> copies_;  // beside the rank's queue; null: nothing is stored
   StagingMemory host_values_;      // what is stored
   StagingMemory poison_;

@@ -29,6 +29,7 @@ enum class Reach : std::uint8_t {
   kSum,     // all rows of this rank, into a small value; may be added to range by range
   kWhole,   // the same, but only all at once
   kRanks,   // all ranks, which wait for each other
+  kGroup,   // the same row, of all ranks of a part, which wait for each other
   kBeside,  // all rows, of what the device copies beside its computing: a segment of its own
   kSmall,   // none
 };
@@ -40,6 +41,7 @@ enum class RowsOf : std::uint8_t {
   kHalo,   // forward halo rows, and behind them those that other ranks return (HaloReturn)
   kPairs,  // pairs of nodes, by a list of each block of pairs (PairViews)
   kEnds,   // both ends of these pairs, by node
+  kPart,   // inner nodes of a part that several ranks hold, whose columns they share
 };
 
 // The parts of an operation along edges whose coefficients only the reader of a row knows
@@ -203,6 +205,14 @@ struct DegreeScale {
   bool operator==(const DegreeScale&) const = default;
 };
 
+// How the columns of a value are divided among the ranks that hold a part (shard_columns.hpp):
+// those of so many matrices side by side each by itself, in whole units.
+struct Slices {
+  std::int64_t matrices = 1;
+  std::int64_t unit = kColumnPadding;
+  bool operator==(const Slices&) const = default;
+};
+
 struct Relations {
   std::int64_t count = 1;
   bool operator==(const Relations&) const = default;
@@ -221,8 +231,8 @@ struct OwnNumbers {
 };
 
 using Attributes = std::variant<std::monostate, Product, SortByType, Combination, MaximumGradient,
-                                BatchNorm, HeadProduct, AttentionOptions, DegreeScale, Relations,
-                                PoolSpec, Copied, OwnNumbers>;
+                                BatchNorm, HeadProduct, AttentionOptions, DegreeScale, Slices,
+                                Relations, PoolSpec, Copied, OwnNumbers>;
 
 // Decisions of transformations of the program about an operation.
 struct Decisions {
@@ -252,6 +262,9 @@ struct Operation {
   // attention the second is the weight of features of edges, where it multiplies them itself.
   int parameter = -1;
   int second_parameter = -1;
+  // The rows that it reads of a parameter with a row per head, from the first one on; 0: all.
+  std::int64_t first_head = 0;
+  std::int64_t heads_read = 0;
   Messages messages = {};
   Attributes attributes = {};
   // Its value's rows have no gaps between them: an operator of relations reads them as rows of one.

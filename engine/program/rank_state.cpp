@@ -97,7 +97,10 @@ GraphState::GraphState(const Program& training, const NetworkOptions& options, c
                                       columns, parameter_dtype(options.dtype));
   }
   if (reads(training, GraphData::kNodeTypes)) {
-    node_types = {rank.backend, rank.queue, graph.node_types};
+    node_types = {rank.backend, rank.queue,
+                  rank.group == nullptr ? graph.node_types
+                                        : std::span<const std::uint16_t>(rank.group->of_own_rows(
+                                              graph.node_types, graph.central, 1))};
   }
   for (const Operation& op : training.operations) {
     const auto* scale = std::get_if<DegreeScale>(&op.attributes);
@@ -116,6 +119,13 @@ GraphState::GraphState(const Program& training, const NetworkOptions& options, c
            .marginal = graph.inner() - graph.central,
            .marginal_edges = edges - in_edges.row_ptr[graph.central],
            .weighted = !graph.forward.csr.values.empty()};
+  if (rank.group != nullptr) {
+    ATOLL_ASSERT(groups.empty(), "{} groups of marginal rows in a shared part", groups.size());
+    shape.rows.part = graph.inner();
+    shape.part_marginal = graph.marginal();
+    shape.marginal = rank.group->share({graph.central, graph.inner()}).size();
+    shape.rows.inner = rank.group->share({0, graph.central}).size() + shape.marginal;
+  }
   for_each_group(groups, graph.central, [&](std::int64_t begin, std::int64_t end) {
     shape.groups.push_back({{begin, end}, in_edges.row_ptr[end] - in_edges.row_ptr[begin]});
   });
@@ -179,7 +189,7 @@ void RankState::allocate() {
     norm.running_variance.upload(rank.backend, rank.queue, std::vector<double>(columns, 1.0));
   }
   for (auto& [normalisation, of] : graph->operators) {
-    of->connect(rank.backend, rank.queue, rank.transport);
+    of->connect(rank.backend, rank.queue, rank.between_parts());
   }
 }
 
@@ -233,10 +243,11 @@ DropoutSpec RankViews::dropout(const Activation& activation) const {
 }
 
 AttentionDropout RankViews::dropout_of_edges(const AttentionOptions& options) const {
+  const std::span<const GlobalId> ids = operators().halo_return()->column_ids();
   return {.key = key(RandomStream::kAttentionDropout, options.site),
           .rate = dropout_threshold(options.dropout),
-          .row_ids = state_.rank.inner_ids,
-          .col_ids = operators().halo_return()->column_ids(),
+          .row_ids = ids.first(static_cast<std::size_t>(rows().of_part())),
+          .col_ids = ids,
           .state = round_.state};
 }
 

@@ -104,10 +104,22 @@ class Scheduler {
     return blocks_->emplace_back(Block{name, scope, {}, {}, {}});
   }
 
+  static bool same(const char* a, const char* b) {
+    return a != nullptr && b != nullptr && std::string_view(a) == b;
+  }
+
+  // Adds calls behind those of the last block. What the ranks of a part do together has blocks, and
+  // spans, of its own.
+  void add_calls(const char* name, const std::vector<Value>& values, Rows rows) {
+    for (const Value v : values) {
+      const bool of_group = reach_of(program_.at(v)) == Reach::kGroup;
+      const char* const span = of_group ? program_.at(v).rule->span : name;
+      if (span != blocks_->back().name && !same(blocks_->back().name, span)) block(span);
+      blocks_->back().calls.push_back({v, rows});
+    }
+  }
+
   void add_call(const char* span, Call call) {
-    const auto same = [](const char* a, const char* b) {
-      return a != nullptr && b != nullptr && std::string_view(a) == b;
-    };
     const int scope = program_.at(call.value).scope;
     const bool joins = !blocks_->empty() && blocks_->back().scope == scope &&
                        same(blocks_->back().name, span) && blocks_->back().finishes.empty() &&
@@ -172,9 +184,9 @@ class Scheduler {
     }
     now_ += 2;
     const auto add = [&](const char* name, const std::vector<Value>& values, Rows rows) -> Block& {
-      Block& added = block(name);
-      for (const Value v : values) added.calls.push_back({v, rows});
-      return added;
+      block(name);
+      add_calls(name, values, rows);
+      return blocks_->back();
     };
     if (!small.empty()) add(nullptr, small, Rows::kAll);
     const std::vector<bool> sets_out = needed_by_messages(before, aggregates);
@@ -184,11 +196,11 @@ class Scheduler {
       (sets_out[static_cast<std::size_t>(v)] ? first : rest).push_back(v);
     add("prepare marginal", first, Rows::kMarginal).begins = aggregates;
     // Sums go on from marginal to central rows.
-    Block& central = add("prepare central", rest, Rows::kMarginal);
-    for (const Value v : before) central.calls.push_back({v, Rows::kCentral});
+    add("prepare central", rest, Rows::kMarginal);
+    add_calls("prepare central", before, Rows::kCentral);
     for (const Value v : before) {
       // Where the second half of a layer is computed for placed rows, messages are on their way.
-      if (program_.at(v).decided.for_placed) central.calls.push_back({v, Rows::kPlaced});
+      if (program_.at(v).decided.for_placed) blocks_->back().calls.push_back({v, Rows::kPlaced});
     }
     add("spmm central", aggregates, Rows::kCentral);
     Block* before_next = &add("complete central", after, Rows::kCentral);

@@ -9,6 +9,14 @@ RowRange RankShape::range_of(Rows range) const {
                                    : RowRange{0, rows.inner};
 }
 
+RowRange RankShape::range_of_part(Rows range) const {
+  ATOLL_ASSERT(!range.is_marginal_group(), "group {} of a shared part", range.group());
+  const std::int64_t central = rows.part - part_marginal;
+  return range == Rows::kMarginal  ? RowRange{central, rows.part}
+         : range == Rows::kCentral ? RowRange{0, central}
+                                   : RowRange{0, rows.part};
+}
+
 std::int64_t RankShape::edges_in(Rows range) const {
   if (range.is_marginal_group()) return groups.at(static_cast<std::size_t>(range.group())).edges;
   return range == Rows::kMarginal  ? marginal_edges
@@ -24,11 +32,20 @@ MatrixView flat(MatrixView m) {
   return {m.data, 1, m.rows * m.cols, m.rows * m.cols, m.dtype};
 }
 
+MatrixView heads_read(const Operation& op, MatrixView all) {
+  if (op.heads_read == 0) return all;
+  return all.rows_in({op.first_head, op.first_head + op.heads_read});
+}
+
 }  // namespace
 
-ConstMatrixView Views::row_parameter(int number) const { return flat(parameter(number)); }
+ConstMatrixView Views::row_parameter(int number) const {
+  return flat(heads_read(op(), parameter(number)));
+}
 
-MatrixView Views::row_gradient(int number) const { return flat(gradient(number)); }
+MatrixView Views::row_gradient(int number) const {
+  return flat(heads_read(op(), gradient(number)));
+}
 
 RowRange Views::weight_range() const {
   const std::int64_t first = op().as<Product>().first_row;

@@ -17,7 +17,8 @@ struct RankShape {
   RankRows rows;
   std::int64_t marginal = 0;  // inner rows that other ranks need or that need theirs
   std::int64_t marginal_edges = 0;
-  bool weighted = false;  // edges have weights
+  bool weighted = false;           // edges have weights
+  std::int64_t part_marginal = 0;  // of RowsOf::kPart
   // The marginal rows in groups, in their order; empty: one.
   struct Group {
     RowRange rows;
@@ -27,6 +28,8 @@ struct RankShape {
 
   // Range of the inner rows; those of computed rows are all that have their place.
   RowRange range_of(Rows range) const;
+  // The same of all rows of a part that several ranks hold, which are in no groups.
+  RowRange range_of_part(Rows range) const;
   std::int64_t edges_in(Rows range) const;
   std::int64_t central() const { return rows.inner - marginal; }
   // The first edge of a row where a range begins or ends.
@@ -40,6 +43,8 @@ struct RankShape {
 enum class RankWork : std::uint8_t {
   kLoss,
   kSumRanks,
+  kToColumns,
+  kToRows,
   kSumGradients,
   kFetchComputed,
   kZeroGradients,
@@ -131,8 +136,10 @@ class Views {
   Rows call_rows() const { return call_.rows; }
   // The inner rows, or the pairs, of the call.
   RowRange range() const {
-    return op().rows_of() == RowsOf::kPairs ? RowRange{0, rows().pairs}
-                                            : shape_.range_of(call_.rows);
+    const RowsOf rows_of = op().rows_of();
+    return rows_of == RowsOf::kPairs  ? RowRange{0, rows().pairs}
+           : rows_of == RowsOf::kPart ? shape_.range_of_part(call_.rows)
+                                      : shape_.range_of(call_.rows);
   }
 
   // The value that an operation reads, which of computed rows may be another one.
@@ -163,7 +170,8 @@ class Views {
   virtual MatrixView gradient(int number) const = 0;
   // Rows of matrix k of a parameter that has several, one below the other.
   virtual RowRange block(int number, std::int64_t k) const = 0;
-  // A parameter with a row per head, and its gradient, as one row.
+  // A parameter with a row per head, and its gradient, as one row: the heads that the operation
+  // reads.
   ConstMatrixView row_parameter(int number) const;
   MatrixView row_gradient(int number) const;
   // Rows of its weight that a product reads, or whose gradient it adds to.

@@ -11,11 +11,11 @@ namespace atl {
 namespace {
 
 std::int64_t piece_rows(const RankData& data) {
-  return std::clamp<std::int64_t>(data.graph().inner(), 1, kLossPieceRows);
+  return std::clamp<std::int64_t>(data.rows(), 1, kLossPieceRows);
 }
 
 std::int64_t pieces_at_most(const RankData& data) {
-  return std::max<std::int64_t>((data.graph().inner() + kLossPieceRows - 1) / kLossPieceRows, 1);
+  return std::max<std::int64_t>((data.rows() + kLossPieceRows - 1) / kLossPieceRows, 1);
 }
 
 }  // namespace
@@ -31,8 +31,7 @@ EvaluationLoss::EvaluationLoss(const Rank& rank, const RankData& data, Split spl
     const std::int64_t begin = to_index(ids[k]) / kLossPieceRows * kLossPieceRows;
     const auto place = static_cast<std::int64_t>(k);
     if (pieces_.empty() || pieces_.back().rows.begin != begin) {
-      pieces_.push_back(
-          {{begin, std::min(begin + kLossPieceRows, data.graph().inner())}, {place, place}});
+      pieces_.push_back({{begin, std::min(begin + kLossPieceRows, data.rows())}, {place, place}});
     }
     pieces_.back().listed.end = place + 1;
     ids[k] = static_cast<LocalId>(to_index(ids[k]) - begin);
@@ -41,7 +40,7 @@ EvaluationLoss::EvaluationLoss(const Rank& rank, const RankData& data, Split spl
 }
 
 std::int64_t EvaluationLoss::bytes(const RankData& data, DType dtype) {
-  return evaluation_loss_bytes(data.graph().inner(), data.outputs(), dtype);
+  return evaluation_loss_bytes(data.rows(), data.outputs(), dtype);
 }
 
 void EvaluationLoss::queue(ConstMatrixView logits) {

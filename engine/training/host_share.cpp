@@ -81,6 +81,10 @@ int cores_per_rank(Transport& transport) {
   return std::max(1, cores / sharers);
 }
 
+std::vector<std::int64_t> hosts_of_ranks(Transport& transport) {
+  return all_values(transport, static_cast<std::int64_t>(checksum(host_key())), {"hosts of ranks"});
+}
+
 int device_rank_on_host(Transport& transport, bool uses_device) {
   const std::string place = host_key() + (uses_device ? " device" : " none");
   const auto mine = static_cast<std::int64_t>(checksum(place));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "engine/comm/transport.hpp"
@@ -14,6 +15,9 @@ namespace atl {
 // (a container's, say) keeps busy, divided among the ranks of this host with the same
 // allowance (a launcher may have bound each rank to cores of its own); at least 1. Collective.
 int cores_per_rank(Transport& transport);
+
+// A number for the host of each rank, the same for ranks that share one. Collective.
+std::vector<std::int64_t> hosts_of_ranks(Transport& transport);
 
 // How many lower ranks of this host use a device: which of its devices is this rank's. Collective.
 int device_rank_on_host(Transport& transport, bool uses_device);

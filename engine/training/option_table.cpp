@@ -316,6 +316,17 @@ Table machine_options() {
        .group = "Messages",
        .help = "Hide messages behind central work",
        .value = TrainRow::on_or_off(ATOLL_FIELD(overlap))},
+      {.name = "group-ranks",
+       .group = "Messages",
+       .help = "Ranks that hold a part of the graph together: a number, host (those of each host) "
+               "or all; they share rows, and columns of what reads neighbours",
+       .value = TrainRow::written(ATOLL_FIELD(group_ranks), parse_group_ranks),
+       // Rounded rows, and those that are kept, are of slices.
+       .recorded =
+           [](const TrainOptions& options) {
+             return options.group_ranks.any() && options.exchange != kExactMode;
+           },
+       .plan = PlanRole::kExcludes},
       {.name = "arrival",
        .group = "Messages",
        .help =

@@ -104,6 +104,54 @@ void check_blocks(const TrainOptions& options) {
          "and no step is like the one before", "allowed are auto and off");
 }
 
+// Whether messages and their widths are the same whatever the values are.
+bool treats_slices_alike(const ExchangeOptions& exchange) {
+  const ExchangeMode& mode = exchange_mode(exchange.mode);
+  return mode.sends_all() &&
+         (!mode.takes_bits() || exchange.message_bits.bits.by == BitChoice::By::kFixed);
+}
+
+// Options under which the graph, or rows of other ranks, are read as if each rank held a part
+// alone.
+void check_groups(const TrainOptions& options) {
+  if (!options.group_ranks.any()) return;
+  const std::string found = "--group-ranks " + to_string(options.group_ranks);
+  const auto refuse = [&](bool is_given, const std::string& option, const char* why,
+                          const char* allowed) {
+    if (is_given) fail_option("{}: {} found, {}; {}", found, option, why, allowed);
+  };
+  const char* const without = "allowed without it";
+  const ModelConfig& model = options.model;
+  refuse(!treats_slices_alike(options.exchange_options()),
+         fmt::format("--exchange {} --bits {}", options.exchange,
+                     to_string(options.message_bits.bits)),
+         "which may choose other messages or widths for each slice of columns",
+         "allowed are exact, and quantized, one-bit, stale and compensated with --bits as numbers");
+  refuse(options.snapshot_every > 0 && options.exchange != kExactMode,
+         fmt::format("--snapshot-every {}", options.snapshot_every),
+         "which asks every rank for a state of its messages", "allowed with --exchange exact");
+  refuse(options.local_until.any(), options.first_phase_option(),
+         "in whose epochs ranks of a group would still send to each other", without);
+  refuse(options.blocks.any(), "--blocks " + to_string(options.blocks.count),
+         "whose blocks are dealt to ranks that hold a part alone", without);
+  refuse(options.repartition_every > 0,
+         fmt::format("--repartition-every {}", options.repartition_every),
+         "whose cuts have a part for each rank", without);
+  refuse(options.arrival == Arrival::kOn, "--arrival on",
+         "and shares of marginal rows are not divided into groups", "allowed are auto and off");
+  refuse(model.recompute_all || model.recomputation.any(), "--recompute all",
+         "which computes whole rows of other parts", "allowed is none");
+  refuse(!model.memory.empty(), "--memory " + model.memory,
+         "which drops and moves values that a rank holds alone", without);
+  refuse(!model.offload_folder.empty(), "--offload-folder " + model.offload_folder,
+         "which pages values that a rank holds alone", without);
+  refuse(model.offload == OffloadChoice::kOn, "--offload on",
+         "which is for devices, and groups are of ranks on CPUs", "allowed are auto and off");
+  refuse(model.trains_nodes(), "--features " + model.node_features,
+         "whose rows are on the rank that holds their part", without);
+  refuse(options.trace, "--trace", "and traces number ranks by parts", without);
+}
+
 }  // namespace
 
 ExchangeOptions TrainOptions::first_exchange_options() const {
@@ -129,6 +177,7 @@ void check_options(const TrainOptions& options) {
   check_first_phase(options);
   check_local_phase(options);
   check_blocks(options);
+  check_groups(options);
   const bool takes_bits = exchange_mode(exchange.mode).takes_bits();
   if (const std::string first = options.first_exchange_options().mode;
       options.repartition_every > 0 && exchange_mode(first).sent != MessagesSent::kNone) {

@@ -9,6 +9,7 @@
 #include "engine/program/optimizer.hpp"
 #include "engine/training/block_options.hpp"
 #include "engine/training/first_phase.hpp"
+#include "engine/training/group_ranks.hpp"
 #include "engine/training/loss_options.hpp"
 #include "kernels/kernel_choices.hpp"
 #include "partition/sum_route.hpp"
@@ -40,6 +41,7 @@ struct TrainOptions {
 
   // How it is computed: the numbers stay within rounding.
   SumRoute gradient_sum;  // over ranks
+  GroupRanks group_ranks;
   bool overlap = true;
   Arrival arrival = Arrival::kAuto;
   std::string exchange = kExactMode;

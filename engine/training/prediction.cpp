@@ -19,9 +19,8 @@ namespace {
 template <typename T>
 void write_rows(const RankData& data, Transport& transport, const std::vector<T>& local,
                 std::int64_t columns, bool vector, const std::filesystem::path& out) {
-  const std::vector<T> all =
-      gather_rows(transport, data.graph().inner_ids, std::span<const T>(local), columns,
-                  data.dataset().nodes, {"predictions"});
+  const std::vector<T> all = gather_rows(transport, data.host_ids(), std::span<const T>(local),
+                                         columns, data.dataset().nodes, {"predictions"});
   const auto write = [&] {
     if (transport.rank() != 0) return;
     std::vector<std::int64_t> shape{data.dataset().nodes};
@@ -37,7 +36,7 @@ void write_table(const RankData& data, Transport& transport, const std::vector<f
                  std::int64_t columns, PredictionKind kind, const std::filesystem::path& out,
                  const std::filesystem::path& dataset) {
   const std::vector<float> all =
-      gather_rows(transport, data.graph().inner_ids, std::span<const float>(local), columns,
+      gather_rows(transport, data.host_ids(), std::span<const float>(local), columns,
                   data.dataset().nodes, {"predictions"});
   const auto write = [&] {
     if (transport.rank() != 0) return;

@@ -21,24 +21,27 @@ std::vector<std::uint8_t> binary_targets(std::span<const std::int32_t> labels) {
 
 RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& shard,
                    std::int64_t split_index, DType dtype, const LossOptions& loss,
-                   std::int64_t model_outputs)
-    : dataset_(shard.dataset()), graph_(shard.graph()) {
+                   std::int64_t model_outputs, const PartGroup* group)
+    : dataset_(shard.dataset()), graph_(shard.graph()), group_(group) {
   const bool training = model_outputs == 0;
+  host_ids_ = own_rows(graph_.inner_ids, 1, share_.ids);
   const std::span<const float> features = shard.features();
-  if ((backend.host_accessible() && dtype == DType::kF32) || dataset_.features == 0) {
-    features_ = {features.data(), graph_.inner(), dataset_.features, dataset_.features, dtype};
+  const bool in_place = backend.host_accessible() && dtype == DType::kF32 && group == nullptr;
+  if (in_place || dataset_.features == 0) {
+    features_ = {features.data(), rows(), dataset_.features, dataset_.features, dtype};
     mapped_features_ = shard.mapped_features();
   } else {
-    feature_memory_ = Tensor(backend, graph_.inner(), dataset_.features, dtype);
-    upload_f32(backend, queue, features, feature_memory_.view());
+    feature_memory_ = Tensor(backend, rows(), dataset_.features, dtype);
+    copy_features(backend, queue, features);
     features_ = feature_memory_.view();
     shard.release_features();
   }
-  inner_ids_ = {backend, queue, graph_.inner_ids};
+  inner_ids_ = {backend, queue, host_ids_};
+  if (group != nullptr) part_ids_ = {backend, queue, graph_.inner_ids};
   outputs_ = model_outputs;
   if (!labelled() && (!training || dataset_.task == Task::kLinkPrediction)) return;
 
-  const std::span<const std::uint8_t> split = shard.split(split_index);
+  const auto split = own_rows(shard.split(split_index), 1, share_.split);
   split_ = {backend, queue, split};
   host_split_ = split;
   make_targets(backend, queue, shard);
@@ -63,6 +66,19 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
   if (!training && outputs_ != model_outputs) {
     fail_input("dataset {}: its labels need {} outputs per node, the model has {}", dataset_.name,
                outputs_, model_outputs);
+  }
+}
+
+void RankData::copy_features(Backend& backend, Queue& queue, std::span<const float> of_part) {
+  const MatrixView own = feature_memory_.view();
+  if (group_ == nullptr) return upload_f32(backend, queue, of_part, own);
+  std::int64_t row = 0;
+  for (const RowRange range : group_->own_rows(graph_.central, graph_.inner())) {
+    upload_f32(backend, queue,
+               of_part.subspan(static_cast<std::size_t>(range.begin * own.cols),
+                               static_cast<std::size_t>(range.size() * own.cols)),
+               own.rows_in({row, row + range.size()}));
+    row += range.size();
   }
 }
 
@@ -166,13 +182,13 @@ std::vector<LocalId> RankData::labelled_rows(Split split) const {
 void RankData::make_targets(Backend& backend, Queue& queue, const Shard& shard) {
   outputs_ = dataset_.classes;
   if (dataset_.task == Task::kRegression) {
-    host_numbers_ = shard.real_labels();
+    host_numbers_ = own_rows(shard.real_labels(), outputs_, share_.numbers);
     numbers_ = {backend, queue, host_numbers_};
   } else if (dataset_.task == Task::kMultiLabel) {
-    host_multi_labels_ = shard.multi_labels();
+    host_multi_labels_ = own_rows(shard.multi_labels(), outputs_, share_.multi_labels);
     multi_labels_ = {backend, queue, host_multi_labels_};
   } else {
-    host_labels_ = shard.labels();
+    host_labels_ = own_rows(shard.labels(), 1, share_.labels);
     if (dataset_.task == Task::kBinary) {
       outputs_ = 1;
       multi_labels_ = {backend, queue, binary_targets(host_labels_)};

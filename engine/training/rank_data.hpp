@@ -5,6 +5,7 @@
 
 #include "datasets/shard.hpp"
 #include "engine/comm/transport.hpp"
+#include "engine/exchange/part_group.hpp"
 #include "engine/program/loss.hpp"
 #include "engine/training/block_dealing.hpp"
 #include "engine/training/label_spread.hpp"
@@ -19,17 +20,26 @@ class RankData {
   // dataset that Dataset::require_trainable (to predict: require_predictable) has passed.
   // Collective: counts the labelled nodes of all ranks. dtype: of the features here, f32 or bf16.
   // `model_outputs` > 0: only to be predicted, by a model with so many logits per node; throws
-  // Error{kInput} if the labels need another number.
+  // Error{kInput} if the labels need another number. group: the ranks that hold the part together,
+  // each of which has the data of its share of rows; null: this rank has it alone.
   RankData(Backend& backend, Queue& queue, Transport& transport, Shard& shard,
            std::int64_t split_index, DType dtype, const LossOptions& loss = {},
-           std::int64_t model_outputs = 0);
+           std::int64_t model_outputs = 0, const PartGroup* group = nullptr);
 
+  // The part, all of it.
   const LocalGraphView& graph() const { return graph_; }
+  // Inner nodes of this rank, whose data follows: all of the part, or its share.
+  std::int64_t rows() const { return std::ssize(host_ids_); }
+  std::span<const GlobalId> host_ids() const { return host_ids_; }
   const DatasetInfo& dataset() const { return dataset_; }
   ConstMatrixView features() const { return features_; }
   // The same where they are read in place from a mapped file; else nothing.
   std::span<const std::byte> mapped_features() const { return mapped_features_; }
   std::span<const GlobalId> inner_ids() const { return inner_ids_.span(); }
+  // Those of all nodes of the part.
+  std::span<const GlobalId> part_ids() const {
+    return group_ == nullptr ? inner_ids() : part_ids_.span();
+  }
   std::span<const std::uint8_t> split() const { return split_.span(); }
   // The same on the host, and labels as the task has them: classes, several, or numbers.
   std::span<const std::uint8_t> host_split() const { return host_split_; }
@@ -79,13 +89,27 @@ class RankData {
   // Labels, and which nodes are trained on.
   void make_targets(Backend& backend, Queue& queue, const Shard& shard);
   void count_labels(Transport& transport);
+  void copy_features(Backend& backend, Queue& queue, std::span<const float> of_part);
+
+  // The entries of this rank's rows among all, so many for each row of the part; `copy` keeps them
+  // where they are not all.
+  template <typename T>
+  std::span<const T> own_rows(std::span<const T> all, std::int64_t entries,
+                              std::vector<T>& copy) const {
+    if (group_ == nullptr) return all;
+    copy = group_->of_own_rows(all, graph_.central, entries);
+    return copy;
+  }
 
   const DatasetInfo& dataset_;
   LocalGraphView graph_;
+  const PartGroup* group_;
   ConstMatrixView features_;
   std::span<const std::byte> mapped_features_;
   Tensor feature_memory_;  // where the shard's features can't be read in place
+  std::span<const GlobalId> host_ids_;
   ConstDeviceArray<GlobalId> inner_ids_;
+  ConstDeviceArray<GlobalId> part_ids_;  // in a group
   ConstDeviceArray<std::uint8_t> split_;
   std::span<const std::uint8_t> host_split_;
   std::span<const std::int32_t> host_labels_;
@@ -104,6 +128,15 @@ class RankData {
   std::optional<LinkShare> links_;
   std::optional<BlockDealing> dealing_;
   std::vector<float> node_weights_;
+  // Storage behind the spans above in a group.
+  struct Share {
+    std::vector<GlobalId> ids;
+    std::vector<std::uint8_t> split;
+    std::vector<std::int32_t> labels;
+    std::vector<std::uint8_t> multi_labels;
+    std::vector<float> numbers;
+  };
+  Share share_;
 };
 
 }  // namespace atl

@@ -47,49 +47,6 @@ void check_blocks_of(const TrainOptions& train, Task task) {
       to_string(train.blocks.count), to_string(task));
 }
 
-// Rank 0 makes the partition if it is not there; then every rank opens its own shard. One rank
-// alone needs none on disk. `quality` becomes the partition's quality.json on rank 0.
-Shard shard_of_rank(Transport& transport, const std::filesystem::path& dataset_folder,
-                    const PartitionOptions& options, const TrainOptions& train, bool training,
-                    Json& quality) {
-  const RankMap ranks(transport.size());
-  std::string folder;
-  std::string checksum;
-  Shard shard;
-  const auto make_or_find = [&] {
-    if (transport.rank() != 0) return;
-    const Dataset dataset = Dataset::open(dataset_folder);
-    if (training) {
-      dataset.require_trainable(train.split_index, train.model.trains_nodes());
-      check_loss_options(train.loss, dataset.info().task);
-      check_decoder(train.model, dataset.info().task);
-      check_blocks_of(train, dataset.info().task);
-      if (train.repartition_every > 0) check_repartition(train, options, dataset.info().task);
-    } else {
-      dataset.require_predictable(train.split_index, train.model.trains_nodes());
-    }
-    // Features of a partition are mapped, so that memory need not hold them.
-    if (transport.size() == 1 && !has_partition(dataset, 1, options) && fits_into_memory(dataset) &&
-        train.model.offload_folder.empty()) {
-      WholeGraph whole = whole_graph(dataset, options);
-      shard = std::move(whole.shard);
-      quality = std::move(whole.quality);
-      return;
-    }
-    const Partition partition = ensure_partition(dataset, ranks.parts(), options);
-    folder = partition.folder.string();
-    checksum = partition.checksum();
-    quality = partition.quality;
-  };
-  on_all_ranks(transport, make_or_find, {"the partition"});
-  if (transport.size() == 1 && folder.empty()) return shard;
-  share_text(transport, folder, {"partition folder"});
-  share_text(transport, checksum, {"partition checksum"});
-  const int part = ranks.part_of(transport.rank());
-  on_all_ranks(transport, [&] { shard = open_shard(folder, part, checksum); }, {"the shard"});
-  return shard;
-}
-
 // --threads, else OMP_NUM_THREADS, else an even share of the cores that this rank may run on.
 int threads_per_rank(Transport& transport, int wanted) {
   const int share = cores_per_rank(transport);  // collective: called in any case
@@ -121,8 +78,9 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
       partition_(partition),
       model_(options.model),
       options_(options),
-      shard_(shard_of_rank(transport, dataset, partition, options,
-                           /*training=*/model_outputs == 0, partition_quality_)),
+      map_(rank_map(options.group_ranks, transport)),
+      group_(map_.ranks_per_part() > 1 ? std::make_unique<PartGroup>(transport, map_) : nullptr),
+      shard_(shard_of_rank(/*training=*/model_outputs == 0)),
       threads_(threads_per_rank(transport, options.threads)) {
   const Activity activity("preparing", 0, transport.rank() == 0);
   BackendOptions settings;
@@ -147,10 +105,12 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   device_ = make_device_transport(options.messages, transport, *backend_);
   std::int64_t some_device = backend_->host_accessible() ? 0 : 1;
   transport.all_reduce(std::span(&some_device, 1), {"device count"});
-  // Devices get packets when they are whole.
-  if (options_.arrival == Arrival::kAuto && (some_device > 0 || !transport.divides_packets())) {
+  // Devices get packets when they are whole; shares of marginal rows are in no groups.
+  if (options_.arrival == Arrival::kAuto &&
+      (some_device > 0 || group_ != nullptr || !transport.divides_packets())) {
     options_.arrival = Arrival::kOff;
   }
+  require_groups(options);
   require_replay(options, transport);
   require_offload(options, transport);
   prepare(model_outputs);
@@ -162,14 +122,58 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
               backend_->device(), graph.inner(), graph.central,
               trainer_->network().shape().rows.arriving(Direction::kForward),
               format_bytes(trainer_->bytes_needed()));
+    if (group_ != nullptr) {
+      log::info("groups of {} ranks hold a part together; rank 0 has {} of its rows",
+                group_->roles(), data_->rows());
+    }
     log_savings(options.model.memory);
     if (some_device) log::info("{}", device_.reason);
   }
 }
 
+Shard RankJob::shard_of_rank(bool training) {
+  std::string folder;
+  std::string checksum;
+  Shard shard;
+  const auto make_or_find = [&] {
+    if (transport_.rank() != 0) return;
+    const Dataset dataset = Dataset::open(dataset_);
+    if (training) {
+      dataset.require_trainable(options_.split_index, options_.model.trains_nodes());
+      check_loss_options(options_.loss, dataset.info().task);
+      check_decoder(options_.model, dataset.info().task);
+      check_blocks_of(options_, dataset.info().task);
+      if (options_.repartition_every > 0)
+        check_repartition(options_, partition_, dataset.info().task);
+    } else {
+      dataset.require_predictable(options_.split_index, options_.model.trains_nodes());
+    }
+    // Features of a partition are mapped, so that memory need not hold them.
+    if (transport_.size() == 1 && !has_partition(dataset, 1, partition_) &&
+        fits_into_memory(dataset) && options_.model.offload_folder.empty()) {
+      WholeGraph whole = whole_graph(dataset, partition_);
+      shard = std::move(whole.shard);
+      partition_quality_ = std::move(whole.quality);
+      return;
+    }
+    const Partition partition = ensure_partition(dataset, map_.parts(), partition_);
+    folder = partition.folder.string();
+    checksum = partition.checksum();
+    partition_quality_ = partition.quality;
+  };
+  on_all_ranks(transport_, make_or_find, {"the partition"});
+  if (transport_.size() == 1 && folder.empty()) return shard;
+  share_text(transport_, folder, {"partition folder"});
+  share_text(transport_, checksum, {"partition checksum"});
+  const int part = map_.part_of(transport_.rank());
+  on_all_ranks(transport_, [&] { shard = open_shard(folder, part, checksum); }, {"the shard"});
+  return shard;
+}
+
 void RankJob::prepare(std::int64_t model_outputs) {
   const ParallelThreads threads(threads_);
   options_.model = model_;
+  if (group_ != nullptr) options_.model.column_share = {group_->role(), group_->roles()};
   // The shard takes memory on a device; on a host it is mapped, not copied.
   const bool copied = !backend_->host_accessible();
   require_memory(transport_, *backend_, copied ? device_bytes_of(shard_, model_.dtype) : 0);
@@ -177,7 +181,7 @@ void RankJob::prepare(std::int64_t model_outputs) {
     // The first read of features and labels, which ends with a sum over ranks.
     const HeartbeatScope scope(transport_, {"the data of each rank"});
     data_ = std::make_unique<RankData>(*backend_, *queue_, transport_, shard_, options_.split_index,
-                                       model_.dtype, options_.loss, model_outputs);
+                                       model_.dtype, options_.loss, model_outputs, group_.get());
     if (data_->dataset().task == Task::kLinkPrediction) {
       data_->set_links(
           LinkShare::read(transport_, dataset_, data_->graph().inner_ids, data_->dataset().nodes));
@@ -194,7 +198,7 @@ void RankJob::prepare(std::int64_t model_outputs) {
   const auto make_trainer = [&] {
     on_all_ranks(transport_, [&] {
       trainer_ = std::make_unique<Trainer>(options_, *data_, *backend_, *queue_, transport_,
-                                           device_.transport.get());
+                                           device_.transport.get(), group_.get());
     });
   };
   make_trainer();
@@ -255,8 +259,7 @@ void RankJob::enter_cut(int number) {
 Shard RankJob::shard_of_cut(int number) {
   Shard shard;
   if (number == 0) {
-    shard = shard_of_rank(transport_, dataset_, partition_, options_, /*training=*/true,
-                          partition_quality_);
+    shard = shard_of_rank(/*training=*/true);
   }
   on_all_ranks(transport_,
                [&] {
@@ -322,6 +325,23 @@ void RankJob::require_offload(const TrainOptions& options, Transport& transport)
         "--offload on: rank {} computes on {}, whose memory is the host's; only a GPU has another, "
         "--backend cuda; use auto, or give --offload-folder",
         transport.rank(), backend_->name());
+  });
+}
+
+void RankJob::require_groups(const TrainOptions& options) const {
+  if (group_ == nullptr) return;
+  on_all_ranks(transport_, [&] {
+    if (!backend_->host_accessible()) {
+      fail_option(
+          "--group-ranks {}: rank {} computes on {}; ranks of a group compute on CPUs: allowed are "
+          "--backend cpu and reference",
+          to_string(options.group_ranks), transport_.rank(), backend_->name());
+    }
+    if (shard_.dataset().task != Task::kLinkPrediction) return;
+    fail_option(
+        "--group-ranks {}: the task is {}, whose pairs are read from ranks that hold a part alone; "
+        "allowed with the other tasks",
+        to_string(options.group_ranks), to_string(shard_.dataset().task));
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/parallel.hpp"
 #include "datasets/shard.hpp"
+#include "engine/exchange/part_group.hpp"
 #include "engine/training/repartition.hpp"
 #include "engine/training/trainer.hpp"
 #include "kernels/kernel_choices.hpp"
@@ -39,6 +40,7 @@ class RankJob {
   Queue& queue() { return *queue_; }
   const RankData& data() const { return *data_; }
   Trainer& trainer() { return *trainer_; }
+  const RankMap& map() const { return map_; }
   int threads() const { return threads_; }
   // quality.json of the partition; rank 0 only.
   const Json& partition_quality() const { return partition_quality_; }
@@ -58,6 +60,11 @@ class RankJob {
   void require_offload(const TrainOptions& options, Transport& transport) const;
   // From one cut to another, in the state that the trainer is in. Collective.
   void enter_cut(int number);
+  // Rank 0 makes the partition if it is not there; then every rank opens the shard of its part. One
+  // rank alone needs none on disk. Collective.
+  Shard shard_of_rank(bool training);
+  // Throws Error{kOption} on all ranks if --group-ranks asks for what can't be.
+  void require_groups(const TrainOptions& options) const;
   // Collective.
   Shard shard_of_cut(int number);
   // From shard_ to a trainer that can run. Collective.
@@ -72,6 +79,8 @@ class RankJob {
   PartitionOptions partition_;
   const ModelConfig model_;  // before anything is saved
   TrainOptions options_;
+  RankMap map_;
+  std::unique_ptr<PartGroup> group_;          // null: each rank holds a part alone
   std::optional<CutRecord> cut_;              // with --repartition-every: that of the epoch
   std::unique_ptr<Repartition> repartition_;  // in cuts other than the partition
   Json partition_quality_;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "engine/exchange/group_report.hpp"
 #include "engine/training/calibration.hpp"
 
 namespace atl {
@@ -38,7 +39,7 @@ ValuesInFile values_in_file(const ModelConfig& model, const RankData& data) {
 }  // namespace
 
 Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
-                 Transport& transport, DeviceTransport* device)
+                 Transport& transport, DeviceTransport* device, const PartGroup* group)
     : options_(options),
       data_(data),
       trace_(transport.rank()),
@@ -52,16 +53,18 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
             .reducer = reducer_,
             .inner_ids = data.inner_ids(),
             .nodes = data.dataset().nodes,
-            .seed = options.seed},
+            .seed = options.seed,
+            .group = group},
+      slice_rank_(rank_.in_slice(data.part_ids())),
       counts_(backend, kMetricCounts),
       overlap_(options.overlap),
       exchange_(make_exchange(options.local_until.any()
                                   ? options.first_exchange_options()
-                                  : calibrated_exchange(options, transport.size()))),
-      later_exchange_(options.local_until.any()
-                          ? make_exchange(calibrated_exchange(options, transport.size()))
-                          : nullptr),
-      eval_exchange_(make_exact_exchange(rank_)),
+                                  : calibrated_exchange(options, slice_rank_.transport.size()))),
+      later_exchange_(options.local_until.any() ? make_exchange(calibrated_exchange(
+                                                      options, slice_rank_.transport.size()))
+                                                : nullptr),
+      eval_exchange_(make_exact_exchange(slice_rank_)),
       model_(options.model.sized(data.dataset().features, outputs_of(options, data),
                                  transport.size(), data.dataset().relations,
                                  data.dataset().edge_features, data.dataset().node_types,
@@ -130,7 +133,9 @@ std::int64_t Trainer::buffer_bytes() const {
   const auto bytes = [&](const HaloExchange& exchange) {
     return network_.buffer_bytes(exchange, *eval_exchange_);
   };
-  return is_local() ? std::max(bytes(*exchange_), bytes(*later_exchange_)) : bytes(*exchange_);
+  const std::int64_t of_messages =
+      is_local() ? std::max(bytes(*exchange_), bytes(*later_exchange_)) : bytes(*exchange_);
+  return of_messages + network_.group_buffer_bytes();
 }
 
 Round Trainer::round(int epoch, bool training) {
@@ -153,6 +158,9 @@ EpochResult Trainer::run_whole_graph(int epoch) {
   result.replayed = may_replay && replays();
   trace_.resolve();
   result.exchange = exchange_->end_epoch(round);
+  if (result.exchange && rank_.group != nullptr) {
+    result.exchange = report_of_group(*result.exchange, rank_.group->members());
+  }
   if (is_local()) result.exchange.reset();  // nothing travels
   if (exchange_->settled_epochs(epoch) == 1) runner_.forget_recording();
   result.bytes_sent = rank_.bytes_sent() - bytes_before;
@@ -221,7 +229,7 @@ double Trainer::exposed_ms(const EpochResult& result) const {
     return std::numeric_limits<double>::quiet_NaN();
   }
   double sum = 0;
-  for (const char* phase : {"wait", "all-reduce"}) {
+  for (const char* phase : {"wait", "all-reduce", "to columns", "to rows"}) {
     const auto found = result.phase_ms.find(phase);
     if (found != result.phase_ms.end()) sum += found->second;
   }

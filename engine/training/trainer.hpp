@@ -59,9 +59,10 @@ struct EpochResult {
 class Trainer {
  public:
   // Declares the model; allocates nothing large until allocate(). All references must outlive it.
-  // device: how messages travel between devices, null: through the transport.
+  // device: how messages travel between devices, null: through the transport. group: the ranks that
+  // hold this rank's part together, null: it has it alone.
   Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
-          Transport& transport, DeviceTransport* device);
+          Transport& transport, DeviceTransport* device, const PartGroup* group = nullptr);
 
   // Bytes that allocate() and the exchange buffers take on this rank.
   std::int64_t bytes_needed() const {
@@ -137,7 +138,7 @@ class Trainer {
   HaloExchange& exchange() { return *exchange_; }
   bool keeps_rows() const { return !is_local() && options_.exchange_options().keeps_rows(); }
   std::unique_ptr<HaloExchange> make_exchange(const ExchangeOptions& options) {
-    return atl::make_exchange(options, rank_);
+    return atl::make_exchange(options, slice_rank_);
   }
   void swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overlap);
 
@@ -151,6 +152,8 @@ class Trainer {
   std::int64_t halo_bytes_per_epoch() const {
     return trains_on_blocks_alone() ? blocks_->halo_bytes() : network_.halo_bytes_per_epoch();
   }
+  // The same to other ranks that hold its part.
+  std::int64_t group_bytes_per_epoch() const { return network_.group_bytes_per_epoch(); }
   TraceRecorder& trace() { return trace_; }
   const std::vector<TraceSpan>& all_spans() const { return kept_spans_; }
   const Rank& rank() const { return rank_; }
@@ -189,6 +192,7 @@ class Trainer {
   std::unique_ptr<SpanClock> clock_;  // of the device; null: the host's
   Reducer reducer_;
   Rank rank_;
+  const Rank slice_rank_;               // rank_ as messages between parts see it
   ReadBackArray<std::int64_t> counts_;  // of an evaluation
   bool overlap_;
   std::unique_ptr<HaloExchange> exchange_;        // of training, now

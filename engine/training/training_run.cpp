@@ -467,6 +467,7 @@ class Run {
                     {"nodes", data().dataset().nodes},
                     {"edges", data().dataset().edges},
                     {"ranks", transport_.size()},
+                    {"group_ranks", job_.map().ranks_per_part()},
                     {"transport", transport_.name()},
                     {"backend", job_.backend().name()},
                     {"dtype", to_string(options_.model.dtype)},

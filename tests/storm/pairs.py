@@ -44,7 +44,7 @@ VALUES = {
     "class-weights": (None, "balanced"), "memory": ("1GiB", "2GiB"),
     "parts-file": ("parts.npy", "parts-2.npy"), "metric": ("accuracy", "mcc"),
     "snapshot-dir": ("/dev/shm", "/tmp"), "blocks": ("4", "auto"), "blocks-until": ("3", "accuracy"),
-    "local-until": ("3", "accuracy"), "offload-folder": ("/tmp", "/var/tmp"),
+    "local-until": ("3", "accuracy"), "group-ranks": ("1", "2"), "offload-folder": ("/tmp", "/var/tmp"),
 }
 # Options that belong to one rank: they may differ, and change nothing that ranks share.
 OWN = {"threads", "backend"}

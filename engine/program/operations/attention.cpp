@@ -56,7 +56,7 @@ bool attend_reads(const Operation& op, GraphData data) {
 MatrixView places(const Views& views, Value of_edges) {
   const bool with_self = views.op().as<AttentionOptions>().with_self;
   const RankRows& rows = views.rows();
-  return views.whole(of_edges).rows_in({0, rows.edges + (with_self ? rows.inner : 0)});
+  return views.whole(of_edges).rows_in({0, rows.edges + (with_self ? rows.of_part() : 0)});
 }
 
 AttentionSpec attention_spec(const Views& views, const AttendInputs& inputs) {
@@ -92,7 +92,7 @@ void lower_attend(const Views& views, Requests& requests) {
   // Marginal rows come when halo rows are there.
   const bool has_halo = views.call_rows().reads_halo() && rows.forward_halo > 0;
   if (inputs.source_scores != kNoValue && has_halo) {
-    const RowRange halo{rows.inner, rows.inner + rows.forward_halo};
+    const RowRange halo{rows.of_part(), rows.of_part() + rows.forward_halo};
     requests.take(kernels::HeadDots{z.rows_in(halo), spec.vector,
                                     views.whole(inputs.source_scores).rows_in(halo)});
   }

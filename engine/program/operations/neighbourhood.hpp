@@ -38,7 +38,7 @@ void lower_halo(const Views& views, Requests& requests) {
   // Only marginal rows have halo rows among their sources.
   if (views.call_rows() == Rows::kCentral || rows.forward_halo == 0) return;
   kSend(views,
-        {{rows.inner, rows.inner + rows.forward_halo},
+        {{rows.of_part(), rows.of_part() + rows.forward_halo},
          views.whole(views.value()).rows_in({0, rows.forward_halo}),
          0},
         requests);

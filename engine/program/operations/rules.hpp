@@ -104,6 +104,10 @@ extern const Rule kNormSums;      // this rank's sums of dy and dy * normalised 
 extern const Rule kNormBackward;  // dx
 extern const Rule kSumRanks;      // of small sums over all ranks
 
+// part.cpp: of a matrix that the ranks of a part share by rows, a share by columns, and back
+extern const Rule kToColumns;
+extern const Rule kToRows;
+
 // epoch.cpp
 extern const Rule kLoss;               // d loss / d logits, and this rank's part of the loss
 extern const Rule kZeroGradients;      // of all parameters

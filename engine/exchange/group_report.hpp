@@ -1,0 +1,12 @@
+// How messages travelled, as the ranks that hold a part together tell it: each knows of its slice.
+#pragma once
+
+#include "engine/exchange/halo_exchange.hpp"
+
+namespace atl {
+
+// On the first of `members` that of all slices, on others their own. Columns and bytes of a channel
+// are those of all slices, rows those of one. For modes that treat all slices alike. Collective.
+ExchangeReport report_of_group(const ExchangeReport& own, Transport& members);
+
+}  // namespace atl

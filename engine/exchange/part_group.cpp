@@ -1,0 +1,11 @@
+#include "engine/exchange/part_group.hpp"
+
+namespace atl {
+
+PartGroup::PartGroup(Transport& job, const RankMap& map) : map_(map), rank_(job.rank()) {
+  ATOLL_ASSERT(job.size() == map.ranks(), "{} ranks, {} in the map", job.size(), map.ranks());
+  members_ = job.split(part(), fmt::format("part {}", part()));
+  slice_ = job.split(role(), fmt::format("slice {}", role()));
+}
+
+}  // namespace atl

@@ -1,0 +1,188 @@
+#include "engine/program/column_exchange.hpp"
+
+#include <cstring>
+
+#include "engine/program/operations/rules.hpp"
+
+namespace atl {
+
+namespace {
+
+using Sends = std::vector<std::span<const std::byte>>;
+using Receives = std::vector<std::span<std::byte>>;
+
+// All of a matrix whose rows have no gaps but their padding, which travels with them.
+std::span<std::byte> bytes_of_rows(MatrixView rows) {
+  return {static_cast<std::byte*>(rows.data),
+          static_cast<std::size_t>(rows.rows * rows.stride * bytes_of(rows.dtype))};
+}
+
+// A share has some of the central rows and some of the marginal ones, so all rows of a share don't
+// follow one another in the part.
+std::vector<Rows> contiguous(Rows rows) {
+  if (rows == Rows::kAll) return {Rows::kCentral, Rows::kMarginal};
+  return {rows};
+}
+
+}  // namespace
+
+ColumnExchange::Columns ColumnExchange::columns_of(const Program& program,
+                                                   const Operation& conversion, DType dtype) {
+  const bool to_rows = conversion.is(rules::kToRows);
+  return {to_rows ? conversion.columns : program.at(conversion.inputs[0]).columns,
+          conversion.as<Slices>(), conversion.wide ? parameter_dtype(dtype) : dtype};
+}
+
+void ColumnExchange::use(std::shared_ptr<const void> memory) {
+  if (memory_->values == memory) return;
+  // An abandoned transfer keeps the memory that it had.
+  memory_ = std::make_shared<Memory>();
+  memory_->values = std::move(memory);
+  packed_bytes_ = 0;
+}
+
+void ColumnExchange::to_columns(const Columns& columns, ConstMatrixView shares, MatrixView part,
+                                Rows rows, const OperationLabel& label,
+                                std::shared_ptr<const void> memory) {
+  use(std::move(memory));
+  for (const Rows range : contiguous(rows)) columns_of_range(columns, shares, part, range, label);
+}
+
+void ColumnExchange::to_rows(const Columns& columns, MatrixView part, MatrixView shares, Rows rows,
+                             const OperationLabel& label, std::shared_ptr<const void> memory) {
+  use(std::move(memory));
+  for (const Rows range : contiguous(rows)) rows_of_range(columns, part, shares, range, label);
+}
+
+void ColumnExchange::columns_of_range(const Columns& columns, ConstMatrixView shares,
+                                      MatrixView part, Rows rows, const OperationLabel& label) {
+  const PartGroup& group = *rank_.group;
+  const ConstMatrixView own = shares.rows_in(shape_.range_of(rows));
+  const RowRange of_part = shape_.range_of_part(rows);
+  const std::vector<MatrixView> packed = packed_slices(columns, own.rows);
+  Sends sends(packed.size());
+  Receives receives(packed.size());
+  for (int role = 0; role < group.roles(); ++role) {
+    if (role == group.role()) continue;
+    const auto r = static_cast<std::size_t>(role);
+    copy_slice(columns, role, own, packed[r]);
+    sends[r] = bytes_of_rows(packed[r]);
+    receives[r] = bytes_of_rows(part.rows_in(group.share(of_part, role)));
+  }
+  const auto transfer = begin(std::move(sends), std::move(receives), label);
+  copy_slice(columns, group.role(), own, part.rows_in(group.share(of_part)));
+  rank_.backend.synchronize(rank_.queue);
+  transfer->wait_all();
+}
+
+void ColumnExchange::rows_of_range(const Columns& columns, MatrixView part, MatrixView shares,
+                                   Rows rows, const OperationLabel& label) {
+  const PartGroup& group = *rank_.group;
+  const MatrixView own = shares.rows_in(shape_.range_of(rows));
+  const RowRange of_part = shape_.range_of_part(rows);
+  const std::vector<MatrixView> packed = packed_slices(columns, own.rows);
+  Sends sends(packed.size());
+  Receives receives(packed.size());
+  for (int role = 0; role < group.roles(); ++role) {
+    if (role == group.role()) continue;
+    const auto r = static_cast<std::size_t>(role);
+    sends[r] = bytes_of_rows(part.rows_in(group.share(of_part, role)));
+    receives[r] = bytes_of_rows(packed[r]);
+  }
+  const auto transfer = begin(std::move(sends), std::move(receives), label);
+  copy_back(columns, group.role(), part.rows_in(group.share(of_part)), own);
+  transfer->wait_all();
+  for (int role = 0; role < group.roles(); ++role) {
+    if (role == group.role()) continue;
+    copy_back(columns, role, packed[static_cast<std::size_t>(role)], own);
+  }
+  // The buffers serve the next conversion.
+  rank_.backend.synchronize(rank_.queue);
+}
+
+std::unique_ptr<PendingTransfer> ColumnExchange::begin(Sends sends, Receives receives,
+                                                       const OperationLabel& label) {
+  rank_.backend.synchronize(rank_.queue);
+  return rank_.group->members().all_to_all_v(std::move(sends), std::move(receives), label, memory_);
+}
+
+void ColumnExchange::copy_slice(const Columns& columns, int role, ConstMatrixView all,
+                                MatrixView slice) {
+  const std::int64_t each = columns.of_matrix();
+  const ColumnRange range = slice_of(columns, role);
+  if (slice.rows == 0 || range.count == 0) return;
+  for (std::int64_t k = 0; k < columns.slices.matrices; ++k) {
+    rank_.backend.run(rank_.queue,
+                      kernels::ApplyEpilogue{all.columns_in(k * each + range.first, range.count),
+                                             {},
+                                             slice.columns_in(k * range.count, range.count)});
+  }
+}
+
+void ColumnExchange::copy_back(const Columns& columns, int role, ConstMatrixView slice,
+                               MatrixView all) {
+  const std::int64_t each = columns.of_matrix();
+  const ColumnRange range = slice_of(columns, role);
+  if (slice.rows == 0 || range.count == 0) return;
+  for (std::int64_t k = 0; k < columns.slices.matrices; ++k) {
+    rank_.backend.run(rank_.queue,
+                      kernels::ApplyEpilogue{slice.columns_in(k * range.count, range.count),
+                                             {},
+                                             all.columns_in(k * each + range.first, range.count)});
+  }
+}
+
+ColumnRange ColumnExchange::slice_of(const Columns& columns, int role) const {
+  return column_slice(columns.of_matrix(), role, rank_.group->roles(), columns.slices.unit);
+}
+
+// From one row of a role's slice to the next.
+std::int64_t ColumnExchange::stride_of(const Columns& columns, int role) const {
+  const std::int64_t count = slice_of(columns, role).count;
+  const std::int64_t matrices = columns.slices.matrices;
+  return matrices > 1 ? matrices * count : padded_columns(count);
+}
+
+std::vector<MatrixView> ColumnExchange::packed_slices(const Columns& columns, std::int64_t rows) {
+  const PartGroup& group = *rank_.group;
+  std::vector<MatrixView> slices;
+  std::int64_t bytes = 0;
+  for (int role = 0; role < group.roles(); ++role) {
+    const std::int64_t stride = stride_of(columns, role);
+    const std::int64_t count = columns.slices.matrices * slice_of(columns, role).count;
+    slices.push_back({nullptr, role == group.role() ? 0 : rows, count, stride, columns.dtype});
+    bytes += std::ssize(bytes_of_rows(slices.back()));
+  }
+  if (packed_bytes_ < bytes) {
+    memory_->packed = allocate_staging(rank_.backend, bytes);
+    // Copies don't write padding, which travels.
+    std::memset(memory_->packed.get(), 0, static_cast<std::size_t>(bytes));
+    packed_bytes_ = bytes;
+  }
+  auto* place = static_cast<std::byte*>(memory_->packed.get());
+  for (MatrixView& slice : slices) {
+    slice.data = place;
+    place += bytes_of_rows(slice).size();
+  }
+  return slices;
+}
+
+std::int64_t ColumnExchange::bytes_to_columns(const Columns& columns) const {
+  std::int64_t elements = 0;
+  for (int role = 0; role < rank_.group->roles(); ++role) {
+    if (role != rank_.group->role()) elements += stride_of(columns, role);
+  }
+  return shape_.rows.inner * elements * bytes_of(columns.dtype);
+}
+
+std::int64_t ColumnExchange::bytes_to_rows(const Columns& columns) const {
+  return (shape_.rows.part - shape_.rows.inner) * stride_of(columns, rank_.group->role()) *
+         bytes_of(columns.dtype);
+}
+
+// To rows, as much comes in as is sent to columns.
+std::int64_t ColumnExchange::buffer_bytes(const Columns& columns) const {
+  return bytes_to_columns(columns);
+}
+
+}  // namespace atl

@@ -1,0 +1,73 @@
+// Inside the ranks that hold one part (PartGroup), changes how they share a matrix: from a share of
+// its rows on each, with all columns, to all rows with a slice of the columns, and back.
+#pragma once
+
+#include <memory>
+
+#include "engine/exchange/rank.hpp"
+#include "engine/program/views.hpp"
+
+namespace atl {
+
+class ColumnExchange {
+ public:
+  // Columns that are converted. Several matrices side by side are stored without padding.
+  struct Columns {
+    std::int64_t all = 0;
+    Slices slices = {};
+    DType dtype = DType::kF32;
+
+    std::int64_t of_matrix() const { return all / slices.matrices; }
+  };
+  // Those of kToColumns or kToRows.
+  static Columns columns_of(const Program& program, const Operation& conversion, DType dtype);
+
+  // rank.group is there. All references must outlive it.
+  ColumnExchange(const Rank& rank, const RankShape& shape) : rank_(rank), shape_(shape) {}
+
+  // Rows of a range: of the rank's share in `shares` [shape.rows.inner, F], of the whole part in
+  // `part` [shape.rows.part, this rank's slice of F]. memory: owns `part`, see
+  // Transport::all_to_all_v. Returns when they are there. Collective in the group.
+  void to_columns(const Columns& columns, ConstMatrixView shares, MatrixView part, Rows rows,
+                  const OperationLabel& label, std::shared_ptr<const void> memory);
+  void to_rows(const Columns& columns, MatrixView part, MatrixView shares, Rows rows,
+               const OperationLabel& label, std::shared_ptr<const void> memory);
+
+  // Bytes that this rank sends for all rows.
+  std::int64_t bytes_to_columns(const Columns& columns) const;
+  std::int64_t bytes_to_rows(const Columns& columns) const;
+  // The same of buffers for either.
+  std::int64_t buffer_bytes(const Columns& columns) const;
+
+ private:
+  // Memory that transfers read and write; an abandoned one holds on to it.
+  struct Memory {
+    StagingMemory packed;
+    std::shared_ptr<const void> values;
+  };
+
+  // Those of one matrix that a rank of the group has.
+  ColumnRange slice_of(const Columns& columns, int role) const;
+  std::int64_t stride_of(const Columns& columns, int role) const;
+  void columns_of_range(const Columns& columns, ConstMatrixView shares, MatrixView part, Rows rows,
+                        const OperationLabel& label);
+  void rows_of_range(const Columns& columns, MatrixView part, MatrixView shares, Rows rows,
+                     const OperationLabel& label);
+  // Room for so many rows of the slices of all others, one matrix behind the other.
+  std::vector<MatrixView> packed_slices(const Columns& columns, std::int64_t rows);
+  // Between the columns of a role in rows with all of them, and these columns alone.
+  void copy_slice(const Columns& columns, int role, ConstMatrixView all, MatrixView slice);
+  void copy_back(const Columns& columns, int role, ConstMatrixView slice, MatrixView all);
+  std::unique_ptr<PendingTransfer> begin(std::vector<std::span<const std::byte>> sends,
+                                         std::vector<std::span<std::byte>> receives,
+                                         const OperationLabel& label);
+  // From here on transfers write to values in this memory.
+  void use(std::shared_ptr<const void> memory);
+
+  const Rank& rank_;
+  const RankShape& shape_;
+  std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+  std::int64_t packed_bytes_ = 0;
+};
+
+}  // namespace atl

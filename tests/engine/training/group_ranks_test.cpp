@@ -1,0 +1,381 @@
+// Runs in which several ranks hold a part of the graph together: the numbers of those in which each
+// rank has one alone, the bytes of the formulas, and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "datasets/dataset_writer.hpp"
+#include "tests/engine/training/example_runs.hpp"
+#include "tests/support/thrown_error.hpp"
+
+namespace atl {
+namespace {
+
+using ::testing::HasSubstr;
+
+TrainOptions grouped(TrainOptions options, int ranks) {
+  options.group_ranks.number = ranks;
+  return options;
+}
+
+// Edges and nodes with types.
+std::filesystem::path make_relational(const TempDir& dir) {
+  GenerateOptions options;
+  options.out = dir.path() / "relational";
+  options.nodes = 600;
+  options.classes = 4;
+  options.features = 12;
+  options.relations = 4;
+  options.seed = 3;
+  generate_dataset("relational", options);
+  return options.out;
+}
+
+// The graph of a dataset with a weight on each edge, the same in both directions.
+std::filesystem::path with_weights(const TempDir& dir, const std::filesystem::path& source) {
+  const Dataset dataset = Dataset::open(source);
+  const std::filesystem::path out = dir.path() / "weighted";
+  DatasetWriter writer(out);
+  writer.info().directed = dataset.info().directed;
+  const CsrView edges = dataset.graph().in_edges;
+  Csr csr{{edges.row_ptr.begin(), edges.row_ptr.end()},
+          {edges.col_idx.begin(), edges.col_idx.end()},
+          {}};
+  for (std::int64_t to = 0; to < edges.rows(); ++to) {
+    for (const std::int32_t from : edges.row(to)) {
+      csr.values.push_back(0.5F + static_cast<float>((from + to) % 7) / 7);
+    }
+  }
+  writer.write_graph(csr);
+  const auto features = writer.write_features(dataset.info().features);
+  features->write(dataset.features());
+  features->close();
+  const auto labels = dataset.labels();
+  writer.write_labels({labels.begin(), labels.end()}, dataset.info().classes);
+  const auto split = dataset.split(0);
+  writer.write_splits({split.begin(), split.end()}, 1);
+  writer.commit();
+  return out;
+}
+
+void expect_near_runs(const RunResult& found, const RunResult& expected, const std::string& what) {
+  const auto near = [&](std::size_t epoch, double bound) {
+    const double loss = expected.losses[epoch - 1];
+    EXPECT_NEAR(found.losses[epoch - 1], loss, bound * loss) << what << ", epoch " << epoch;
+  };
+  near(1, 1e-6);
+  near(2, 1e-5);
+  near(expected.losses.size(), 1e-4);
+  for (const auto& [name, own] :
+       {std::pair{"valid", found.metrics.valid}, std::pair{"test", found.metrics.test}}) {
+    const double other =
+        name == std::string("valid") ? expected.metrics.valid : expected.metrics.test;
+    EXPECT_NEAR(own, other, 0.02) << what << ", " << name;
+  }
+}
+
+struct GroupCase {
+  std::string model;
+  bool directed = false;
+  bool weighted = false;
+  Norm norm = Norm::kBatch;
+  Aggregator aggregator = Aggregator::kMean;
+};
+
+class GroupNumbers : public ::testing::TestWithParam<GroupCase> {};
+
+TEST_P(GroupNumbers, AreThoseOfRanksThatHoldAPartAlone) {
+  const GroupCase& c = GetParam();
+  const TempDir dir;
+  const bool typed = c.model == "rgcn";
+  std::filesystem::path dataset = typed ? make_relational(dir) : make_sbm(dir, c.directed);
+  if (c.weighted) dataset = with_weights(dir, dataset);
+  TrainOptions options = small_options();
+  options.model.aggregator = c.aggregator;
+  options.model.learns_aggregator = c.aggregator == Aggregator::kSoftmax;
+  if (typed) options.model.input_layer = InputLayerChoice::kTyped;
+  options.model.kind = c.model;
+  options.model.norm = c.norm;
+  options.model.hidden = 24;
+  options.model.layers = c.model == "gcnii" ? 4 : 3;
+  options.model.hops = 3;
+  options.model.heads = options.model.output_heads = 4;
+  options.model.dropout = 0.2;
+  constexpr int kEpochs = 20;
+  const RunResult alone = run_epochs(dataset, 4, options, 1, kEpochs);
+  EXPECT_LT(alone.losses.back(), alone.losses.front());
+  for (const int ranks : {2, 4}) {
+    const RunResult together = run_epochs(dataset, 4, grouped(options, ranks), 1, kEpochs);
+    expect_near_runs(together, alone, fmt::format("groups of {}", ranks));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, GroupNumbers,
+    ::testing::Values(GroupCase{"gcn"}, GroupCase{"gcn", true, false, Norm::kLayer},
+                      GroupCase{"gcn", true, true, Norm::kBatch}, GroupCase{"sage"},
+                      GroupCase{"sage", true, false, Norm::kLayer},
+                      GroupCase{"sage", false, true, Norm::kNone}, GroupCase{"gin", true},
+                      GroupCase{"gcnii", true, false, Norm::kNone},
+                      GroupCase{"appnp", true, false, Norm::kNone},
+                      GroupCase{"sgc", true, true, Norm::kNone}, GroupCase{"mlp"},
+                      GroupCase{"rgcn"}, GroupCase{"gat", true, false, Norm::kBatch},
+                      GroupCase{"gat"}, GroupCase{"gatv2", true, false, Norm::kLayer},
+                      GroupCase{"gatv2"}, GroupCase{"dot", true, false, Norm::kNone},
+                      GroupCase{"bilinear", true, false, Norm::kBatch},
+                      GroupCase{"sage", true, false, Norm::kLayer, Aggregator::kMax},
+                      GroupCase{"sage", true, false, Norm::kNone, Aggregator::kSoftmax}),
+    [](const auto& info) {
+      const GroupCase& c = info.param;
+      return fmt::format("{}_{}_{}{}_{}", c.model, to_string(c.aggregator),
+                         c.directed ? "directed" : "undirected", c.weighted ? "_weighted" : "",
+                         static_cast<int>(c.norm));
+    });
+
+// Columns that can't be divided evenly, fewer of them than a unit for each rank, and parts that are
+// held by three ranks.
+TEST(GroupRanks, DivideAnyNumberOfColumns) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  for (const std::int64_t hidden : {3, 20, 43}) {
+    TrainOptions options = small_options();
+    options.model.hidden = hidden;
+    options.model.cache_aggregate = hidden != 20;
+    const RunResult alone = run_epochs(dataset, 6, options, 1, 6);
+    for (const int ranks : {2, 3, 6}) {
+      const RunResult together = run_epochs(dataset, 6, grouped(options, ranks), 1, 6);
+      expect_near_runs(together, alone, fmt::format("{} columns, groups of {}", hidden, ranks));
+    }
+  }
+}
+
+// Some ranks have no central, or no marginal rows, or no rows at all.
+TEST(GroupRanks, ShareTinyGraphs) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true, 14, 3);
+  TrainOptions options = small_options();
+  const RunResult alone = run_epochs(dataset, 2, options, 1, 4);
+  for (const int ranks : {2, 4, 8}) {
+    const RunResult together = run_epochs(dataset, 8, grouped(options, ranks), 1, 4);
+    EXPECT_NEAR(together.losses[0], alone.losses[0], 1e-6 * alone.losses[0]) << ranks;
+    EXPECT_NEAR(together.losses[3], alone.losses[3], 1e-4 * alone.losses[3]) << ranks;
+  }
+}
+
+TEST(GroupRanks, RepeatBitForBitAndOverlapChangesNothing) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  TrainOptions options = grouped(small_options(), 2);
+  const RunResult first = run_epochs(dataset, 4, options, 1, 5);
+  expect_same_run(run_epochs(dataset, 4, options, 1, 5), first);
+  options.overlap = false;
+  expect_same_run(run_epochs(dataset, 4, options, 1, 5), first);
+}
+
+TEST(GroupRanks, GoOnFromTheirStateAndFromThatOfOtherGroups) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  const TrainOptions options = grouped(small_options(), 2);
+  const RunResult whole = run_epochs(dataset, 4, options, 1, 6);
+  const RunResult half = run_epochs(dataset, 4, options, 1, 3);
+  const RunResult rest = run_epochs(dataset, 4, options, 4, 6, half.state);
+  EXPECT_TRUE(same_tensors(whole.state, rest.state));
+  EXPECT_EQ(whole.losses[5], rest.losses[2]);
+  for (const int ranks : {1, 4}) {
+    const RunResult other = run_epochs(dataset, 4, grouped(options, ranks), 4, 6, half.state);
+    EXPECT_NEAR(other.losses[2], whole.losses[5], 1e-4 * whole.losses[5]) << ranks;
+  }
+}
+
+// With bf16 rounding depends on who adds what, but not by much; partial sums in place of rows.
+TEST(GroupRanks, TakeNarrowStorageAndCoveredMessages) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  TrainOptions options = small_options();
+  options.model.messages = MessageForm::kCover;
+  expect_near_runs(run_epochs(dataset, 4, grouped(options, 2), 1, 6),
+                   run_epochs(dataset, 4, options, 1, 6), "cover");
+  options.model.dtype = DType::kBf16;
+  const RunResult narrow = run_epochs(dataset, 4, grouped(options, 2), 1, 6);
+  const RunResult alone = run_epochs(dataset, 4, options, 1, 6);
+  EXPECT_NEAR(narrow.losses[0], alone.losses[0], 2e-2 * alone.losses[0]);
+}
+
+// Rounding differs with the slices, so the numbers are near those of exact messages, not the same.
+TEST(GroupRanks, SendNarrowMessages) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  TrainOptions options = grouped(small_options(), 2);
+  options.model.hidden = 32;
+  const RunResult exact = run_epochs(dataset, 4, options, 1, 8);
+  for (const char* mode : {"quantized", "compensated", "stale"}) {
+    options.exchange = mode;
+    options.message_bits.bits = parse_bits("8");
+    const RunResult narrow = run_epochs(dataset, 4, options, 1, 8);
+    const bool is_late = options.exchange == "stale";
+    EXPECT_NEAR(narrow.losses.back(), exact.losses.back(),
+                (is_late ? 0.3 : 0.02) * exact.losses.back())
+        << mode;
+    EXPECT_LT(narrow.bytes.back(), exact.bytes.back()) << mode;
+    if (is_late) continue;
+    // All columns of each channel, in eight bits each.
+    const Json assignment = narrow.assignments.front();
+    ASSERT_FALSE(assignment.is_null()) << mode;
+    EXPECT_EQ(assignment.at("mean_bits"), 8) << mode;
+    for (const Json& channel : assignment.at("channels")) {
+      EXPECT_EQ(channel.at("columns"), channel.at("layer") == 2 ? 4 : 32) << mode;
+    }
+  }
+}
+
+class GroupFolders : public RunsInFolders {};
+
+TEST_F(GroupFolders, GoOnBitForBitWithRowsThatAreKept) {
+  for (const char* mode : {"exact", "compensated"}) {
+    TrainOptions options = grouped(small_options(), 2);
+    options.exchange = mode;
+    options.message_bits.bits = parse_bits("4");
+    const std::string whole = std::string("whole-") + mode;
+    const std::string half = std::string("half-") + mode;
+    run(whole, 6, false, options, 4);
+    run(half, 3, false, options, 4);
+    run(half, 6, true, options, 4);
+    expect_same(half, whole);
+    if (options.exchange == std::string("exact")) continue;
+    const Error error = thrown_error([&] { run(half, 8, true, grouped(options, 1), 4); });
+    EXPECT_THAT(error.what(), HasSubstr("group-ranks"));
+  }
+}
+
+// All that ranks send in an epoch: slices of halo rows, what a group shares, and sums over ranks.
+TEST(GroupRanks, SendTheBytesOfTheFormulas) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  TrainOptions options = small_options();
+  options.model.norm = Norm::kNone;
+  PartitionOptions partition;
+  partition.method = "random";
+  for (const int ranks : {2, 4}) {
+    run_local_ranks(4, 30, [&](Transport& transport) {
+      RankJob job(transport, dataset, partition, grouped(options, ranks));
+      EpochResult result;
+      for (int epoch = 1; epoch <= 3; ++epoch) result = job.trainer().run_epoch(epoch);
+      std::int64_t halo = job.trainer().halo_bytes_per_epoch();
+      std::int64_t group = job.trainer().group_bytes_per_epoch();
+      transport.all_reduce(std::span(&halo, 1), {"halo"});
+      transport.all_reduce(std::span(&group, 1), {"group"});
+      const std::int64_t parameters = (12 * 16) + 16 + (16 * 16) + 16 + (16 * 4) + 16;
+      std::int64_t sums = 0;
+      for (int rank = 0; rank < 4; ++rank) sums += all_reduce_bytes(parameters, 4, rank, 4);
+      EXPECT_EQ(result.bytes_sent, halo + group + sums);
+      // Layers 2 and 3 of 600 nodes forward, of 16 and 8 columns with padding, and their gradients;
+      // each conversion moves all but a share of these. The first aggregate is kept.
+      const std::int64_t converted = 2 * (2 * 600 * (16 + 8)) * 4;
+      const double of_others = static_cast<double>(converted * (ranks - 1)) / ranks;
+      EXPECT_NEAR(static_cast<double>(group), of_others, 0.01 * of_others);
+      EXPECT_EQ(halo > 0, ranks < 4);
+    });
+  }
+}
+
+// A group of two receives a row once where two ranks would each receive it.
+TEST(GroupRanks, ReceiveAHaloRowOnce) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, false);
+  const TrainOptions options = small_options();
+  const RunResult four = run_epochs(dataset, 4, options, 1, 1);
+  const RunResult two = run_epochs(dataset, 2, options, 1, 1);
+  EXPECT_EQ(run_epochs(dataset, 4, grouped(options, 2), 1, 1).formula_bytes, two.formula_bytes);
+  EXPECT_LT(two.formula_bytes, four.formula_bytes);
+}
+
+std::string error_of_groups(int ranks, const std::filesystem::path& dataset,
+                            const TrainOptions& options) {
+  const Error error = thrown_error([&] { run_epochs(dataset, ranks, options, 1, 1); });
+  EXPECT_EQ(error.kind(), ErrorKind::kOption);
+  return error.what();
+}
+
+TEST(GroupRanks, RefuseHeadsThatTheyCannotShare) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  TrainOptions options = grouped(small_options(), 4);
+  options.model.kind = "gatv2";
+  options.model.heads = 4;
+  EXPECT_THAT(error_of_groups(4, dataset, options),
+              HasSubstr("--group-ranks 4: layer 2 has 1 head of attention"));
+  options.model.heads = 2;
+  EXPECT_THAT(error_of_groups(4, dataset, options),
+              HasSubstr("--group-ranks 4: layer 0 has 2 heads of attention"));
+  options.model.heads = options.model.output_heads = 4;
+  options.model.attention_dropout = 0.5;
+  EXPECT_THAT(error_of_groups(4, dataset, options),
+              HasSubstr("--group-ranks 4: --attention-dropout 0.5 found"));
+  options.model.attention_dropout = 0;
+  options.model.attention_norm = AttentionNorm::kSymmetric;
+  EXPECT_THAT(error_of_groups(4, dataset, options), HasSubstr("--attention-norm none"));
+}
+
+TEST(GroupRanks, RefuseNumbersThatDoNotDivideTheRanks) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  EXPECT_THAT(error_of_groups(4, dataset, grouped(small_options(), 3)),
+              HasSubstr("--group-ranks 3: 4 ranks can't be divided into groups of 3; allowed are "
+                        "1, 2, 4"));
+}
+
+TEST(GroupRanks, AreWrittenAsTheyAreRead) {
+  for (const char* text : {"1", "4", "host", "all"}) {
+    EXPECT_EQ(to_string(parse_group_ranks(text)), text);
+  }
+  for (const char* text : {"0", "-1", "2x", "", "hosts", "1.5"}) {
+    const Error error = thrown_error([&] { parse_group_ranks(text); });
+    EXPECT_THAT(error.what(), HasSubstr("allowed are whole numbers from 1 to")) << text;
+  }
+}
+
+// Threads of a process are on one host.
+TEST(GroupRanks, OfAHostAndOfAllRanksAreFoundOut) {
+  run_local_ranks(6, 30, [](Transport& transport) {
+    for (const char* text : {"host", "all", "6"}) {
+      const RankMap map = rank_map(parse_group_ranks(text), transport);
+      EXPECT_EQ(map.parts(), 1) << text;
+      EXPECT_EQ(map.ranks_per_part(), 6) << text;
+    }
+    EXPECT_EQ(rank_map(parse_group_ranks("3"), transport).parts(), 2);
+  });
+}
+
+TEST(GroupRanks, RefuseOptionsOfRanksThatHoldAPartAlone) {
+  const auto error_with = [](const auto& change) {
+    TrainOptions options = grouped(small_options(), 2);
+    change(options);
+    const Error error = thrown_error([&] { check_options(options); });
+    EXPECT_EQ(error.kind(), ErrorKind::kOption);
+    EXPECT_THAT(error.what(), HasSubstr("--group-ranks 2: "));
+    return std::string(error.what());
+  };
+  EXPECT_THAT(error_with([](TrainOptions& o) {
+                o.exchange = "quantized";
+                o.message_bits.bits = parse_bits("adaptive");
+              }),
+              HasSubstr("--exchange quantized --bits adaptive found"));
+  EXPECT_THAT(error_with([](TrainOptions& o) {
+                o.exchange = "sampled";
+                o.message_bits.bits = parse_bits("32");
+              }),
+              HasSubstr("--exchange sampled"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.local_until.epoch = 3; }),
+              HasSubstr("--local-until 3 found"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.blocks.count = 4; }), HasSubstr("--blocks 4"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.arrival = Arrival::kOn; }),
+              HasSubstr("--arrival on found"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.model.memory = "1GiB"; }),
+              HasSubstr("--memory 1GiB found"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.model.node_features = "trained:8"; }),
+              HasSubstr("--features trained:8 found"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.trace = true; }), HasSubstr("--trace found"));
+  check_options(grouped(small_options(), 2));
+}
+
+}  // namespace
+}  // namespace atl

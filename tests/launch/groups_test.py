@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Several ranks for one part (docs/groups.md) from the command line: the commands of the page, the
+same losses, checkpoints, and what is refused."""
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import OneFolderTest, run
+
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/groups.md")
+TRAIN = ["train", "data/arxiv", "--norm", "batch", "--layers", "3", "--hidden", "20", "--backend",
+         "cpu"]
+
+
+class GroupsTest(OneFolderTest):
+    @classmethod
+    def setUpClass(cls):
+        home = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(home.cleanup)
+        cls.folder = home.name
+        os.mkdir(os.path.join(cls.folder, "data"))
+        cls.succeed("generate", "sbm", "--nodes", "1200", "--features", "8", "--classes", "4",
+                    "--directed", "--out", "data/arxiv")
+
+    def train(self, name, *options, ranks=4):
+        result = run([*TRAIN, *options, "--run-dir", name], self.folder, ranks=ranks)
+        self.assertEqual(result.returncode, 0, f"{options}: {result.stderr}")
+        with open(os.path.join(self.folder, name, "metrics.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def test_the_commands_of_the_page(self):
+        with open(PAGE, encoding="utf-8") as file:
+            lines = [line.split("  #")[0] for line in file if line.startswith("    mpirun")]
+        self.assertGreater(len(lines), 3)
+        for number, line in enumerate(lines):
+            words = shlex.split(line)
+            self.assertEqual(words[:4], ["mpirun", "-n", "4", "build/atoll"])
+            more = ["--run-dir", f"page-{number}"] if words[4] == "train" else ["--warmup", "1"]
+            result = run([*words[4:], "--hidden", "8", "--epochs", "2", *more], self.folder,
+                         ranks=4)
+            self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_losses_are_those_of_other_groups(self):
+        for model, heads in (("gcn", []), ("sage", []),
+                             ("gatv2", ["--heads", "4", "--output-heads", "4"])):
+            options = ["--model", model, *heads, "--epochs", "20"]
+            alone = self.train(f"{model}-1", *options)
+            for group in ("2", "all"):
+                together = self.train(f"{model}-{group}", *options, "--group-ranks", group)
+                for epoch, bound in ((1, 1e-6), (2, 1e-5), (20, 1e-4)):
+                    loss = alone[epoch - 1]["loss"]
+                    self.assertAlmostEqual(together[epoch - 1]["loss"], loss, delta=bound * loss,
+                                           msg=f"{model}, groups {group}, epoch {epoch}")
+
+    def test_a_run_goes_on_bit_for_bit_and_with_other_groups(self):
+        keep = ["--checkpoint-every", "1", "--epochs"]
+        whole = self.train("whole", "--group-ranks", "2", *keep, "6")
+        for group in ("2", "4", "1"):
+            name = f"half-{group}"
+            self.train(name, "--group-ranks", "2", *keep, "3")
+            result = run(["train", "data/arxiv", "--resume", "--run-dir", name, "--epochs", "6",
+                          "--group-ranks", group], self.folder, ranks=4)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            with open(os.path.join(self.folder, name, "metrics.jsonl"), encoding="utf-8") as file:
+                losses = [json.loads(line)["loss"] for line in file]
+            self.assertEqual(losses[:3], [epoch["loss"] for epoch in whole[:3]])
+            if group == "2":
+                self.assertEqual(losses, [epoch["loss"] for epoch in whole])
+                self.assertEqual(self.tensors(name), self.tensors("whole"))
+            else:
+                loss = whole[-1]["loss"]
+                self.assertAlmostEqual(losses[-1], loss, delta=1e-4 * loss)
+
+    def test_predictions_are_those_of_the_run(self):
+        self.train("model", "--group-ranks", "2", "--epochs", "3")
+        self.succeed("evaluate", "model", "data/arxiv", "--out", "evaluation.json")
+        reports = []
+        for name in ("evaluation.json", "model/summary.json"):
+            with open(os.path.join(self.folder, name), encoding="utf-8") as file:
+                reports.append(json.load(file))
+        self.assertEqual(reports[1]["group_ranks"], 2)
+        self.assertAlmostEqual(reports[0]["test"], reports[1]["test"], delta=.01)
+
+    def test_bytes_are_those_of_the_formulas(self):
+        figures = {}
+        for group in ("1", "2", "4"):
+            result = run(["bench", "data/arxiv", "--hidden", "16", "--epochs", "2", "--warmup", "2",
+                          "--group-ranks", group, "--json"], self.folder, ranks=4)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            figures[group] = json.loads(result.stdout[result.stdout.index("{"):])
+        self.assertEqual(figures["1"]["group_bytes_per_epoch_formula"], 0)
+        self.assertEqual(figures["4"]["halo_bytes_per_epoch_formula"], 0)
+        rest = {group: report["bytes_sent_per_epoch"] - report["halo_bytes_per_epoch_formula"]
+                - report["group_bytes_per_epoch_formula"] for group, report in figures.items()}
+        # The rest are sums over all ranks.
+        self.assertEqual(len(set(rest.values())), 1, rest)
+
+    def test_refusals_name_option_value_and_what_is_allowed(self):
+        for options, words in (
+                (["--group-ranks", "3"], ["--group-ranks 3", "4 ranks", "1, 2, 4"]),
+                (["--group-ranks", "no"], ["--group-ranks no", "host", "all"]),
+                (["--group-ranks", "2", "--model", "gatv2", "--heads", "2"],
+                 ["--group-ranks 2: layer 2", "--output-heads"]),
+                (["--group-ranks", "2", "--bits", "adaptive"],
+                 ["--exchange quantized --bits adaptive", "compensated"]),
+                (["--group-ranks", "2", "--memory", "1GiB"], ["--memory 1GiB"]),
+                (["--group-ranks", "host", "--blocks", "2"], ["--group-ranks host", "--blocks 2"])):
+            error = self.refuse(*TRAIN, *options, "--epochs", "1", "--ranks", "4", "--transport",
+                                "local", "--run-dir", "none")
+            for word in words:
+                self.assertIn(word, error)
+
+
+if __name__ == "__main__":
+    unittest.main()
