@@ -124,8 +124,8 @@ INSTANTIATE_TEST_SUITE_P(
                       GroupCase{"bilinear", true, false, Norm::kBatch},
                       GroupCase{"sage", true, false, Norm::kLayer, Aggregator::kMax},
                       GroupCase{"sage", true, false, Norm::kNone, Aggregator::kSoftmax}),
-    [](const auto& info) {
-      const GroupCase& c = info.param;
+    [](const auto& test) {
+      const GroupCase& c = test.param;
       return fmt::format("{}_{}_{}{}_{}", c.model, to_string(c.aggregator),
                          c.directed ? "directed" : "undirected", c.weighted ? "_weighted" : "",
                          static_cast<int>(c.norm));
