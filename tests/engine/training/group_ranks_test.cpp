@@ -366,7 +366,7 @@ TEST(GroupRanks, RefuseOptionsOfRanksThatHoldAPartAlone) {
               HasSubstr("--exchange sampled"));
   EXPECT_THAT(error_with([](TrainOptions& o) { o.local_until.epoch = 3; }),
               HasSubstr("--local-until 3 found"));
-  EXPECT_THAT(error_with([](TrainOptions& o) { o.blocks.count = 4; }), HasSubstr("--blocks 4"));
+  EXPECT_THAT(error_with([](TrainOptions& o) { o.blocks.count.number = 4; }), HasSubstr("--blocks 4"));
   EXPECT_THAT(error_with([](TrainOptions& o) { o.arrival = Arrival::kOn; }),
               HasSubstr("--arrival on found"));
   EXPECT_THAT(error_with([](TrainOptions& o) { o.model.memory = "1GiB"; }),
