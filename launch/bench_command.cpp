@@ -233,7 +233,7 @@ void run_bench(const BenchArguments& arguments) {
     }
     if (wanted.group_ranks.any()) {
       fail_option(
-          "--compare: --group-ranks {} found, with which rows travel exactly alone; allowed is 1",
+          "--compare: --group-ranks {} found, with which some modes can't run; allowed is 1",
           to_string(wanted.group_ranks));
     }
     if (!arguments.flags.plan.empty()) {

@@ -50,11 +50,14 @@ void add_slice(const std::vector<std::byte>& bytes,
 
 }  // namespace
 
-ExchangeReport report_of_group(const ExchangeReport& own, Transport& members) {
-  const std::vector<SentInSlice> mine = to_travel(own);
+std::optional<ExchangeReport> report_of_group(const std::optional<ExchangeReport>& own,
+                                              Transport& members) {
+  std::int64_t reports = own ? 1 : 0;
+  members.all_reduce(std::span(&reports, 1), {"who has a report of messages"});
+  if (reports == 0) return std::nullopt;
+  const std::vector<SentInSlice> mine = to_travel(own.value_or(ExchangeReport()));
   const auto all = members.gather(std::as_bytes(std::span(mine)), 0, {"report of messages"});
   if (members.rank() != 0) return own;
-  // A slice without columns has no messages.
   std::map<int, ExchangeReport::Messages> by_slot;
   for (const std::vector<std::byte>& slice : all) add_slice(slice, by_slot);
   ExchangeReport report;

@@ -5,8 +5,10 @@
 
 namespace atl {
 
-// On the first of `members` that of all slices, on others their own. Columns and bytes of a channel
-// are those of all slices, rows those of one. For modes that treat all slices alike. Collective.
-ExchangeReport report_of_group(const ExchangeReport& own, Transport& members);
+// On the first of `members` that of all slices, on others their own; nothing if it is no news to
+// any of them: a slice without columns has none. Columns and bytes of a channel are those of all
+// slices, rows those of one. For modes that treat all slices alike. Collective.
+std::optional<ExchangeReport> report_of_group(const std::optional<ExchangeReport>& own,
+                                              Transport& members);
 
 }  // namespace atl

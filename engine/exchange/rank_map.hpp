@@ -21,8 +21,10 @@ struct ColumnRange {
 inline ColumnRange column_slice(std::int64_t columns, int role, int roles,
                                 std::int64_t unit = kColumnPadding) {
   const std::int64_t units = (columns + unit - 1) / unit;
-  const std::int64_t begin = unit * (units * role / roles);
-  const std::int64_t end = unit * (units * (role + 1) / roles);
+  // Rounded up: where they are not alike, the first ranks have more.
+  const auto begin_of = [&](int of) { return unit * ((units * of + roles - 1) / roles); };
+  const std::int64_t begin = begin_of(role);
+  const std::int64_t end = begin_of(role + 1);
   return {begin, std::max<std::int64_t>(std::min(end, columns) - begin, 0)};
 }
 

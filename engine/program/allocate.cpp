@@ -126,8 +126,8 @@ class Allocator {
     }
   }
 
-  // True if v may be written over its first input: nothing reads that later, nor rows of
-  // neighbours at the same instant.
+  // True if v may be written over its first input: nothing reads that later, be it an operation
+  // that stands before v in the program, nor rows of neighbours at the same instant.
   bool lies_in_input(Value v) const {
     const Operation& op = program_.at(v);
     if (!op.rule->may_be_in || !op.has_rows() || op.constant) return false;
@@ -139,7 +139,8 @@ class Allocator {
       return false;
     }
     return std::ranges::all_of(readers_[index(input)], [&](Value reader) {
-      return reader <= v && (instant(reader) < instant(v) || !program_.at(reader).needs_messages());
+      if (reader > v || instant(reader) > instant(v)) return false;
+      return instant(reader) < instant(v) || !program_.at(reader).needs_messages();
     });
   }
 

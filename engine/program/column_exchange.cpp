@@ -139,8 +139,7 @@ ColumnRange ColumnExchange::slice_of(const Columns& columns, int role) const {
 // From one row of a role's slice to the next.
 std::int64_t ColumnExchange::stride_of(const Columns& columns, int role) const {
   const std::int64_t count = slice_of(columns, role).count;
-  const std::int64_t matrices = columns.slices.matrices;
-  return matrices > 1 ? matrices * count : padded_columns(count);
+  return columns.slices.packed ? columns.slices.matrices * count : padded_columns(count);
 }
 
 std::vector<MatrixView> ColumnExchange::packed_slices(const Columns& columns, std::int64_t rows) {

@@ -210,6 +210,7 @@ struct DegreeScale {
 struct Slices {
   std::int64_t matrices = 1;
   std::int64_t unit = kColumnPadding;
+  bool packed = false;  // their rows have no gaps: Operation::packed
   bool operator==(const Slices&) const = default;
 };
 

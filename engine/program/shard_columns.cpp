@@ -217,8 +217,15 @@ class Sharding {
     return slices.matrices *
            column_slice(columns / slices.matrices, share_.role, share_.ranks, slices.unit).count;
   }
-  static Slices slices_of(std::int64_t columns, std::int64_t heads) {
-    return heads == 0 ? Slices{} : Slices{.unit = columns / heads};
+  // Those of a value that `reader` reads, or that it is itself.
+  static Slices slices_of(const Operation& value, const Operation& reader, std::int64_t heads) {
+    Slices slices;
+    if (heads > 0) slices.unit = value.columns / heads;
+    const auto* relations = std::get_if<Relations>(&reader.attributes);
+    if (relations == nullptr || !value.packed) return slices;
+    slices.matrices = relations->count;
+    slices.packed = true;
+    return slices;
   }
 
   Value append(Operation operation) {
@@ -228,9 +235,7 @@ class Sharding {
 
   void write_by_columns(Value v, Operation op) {
     const std::int64_t heads = heads_[index(v)];
-    Slices slices = slices_of(op.columns, heads);
-    const auto* relations = std::get_if<Relations>(&op.attributes);
-    if (relations != nullptr && op.packed) slices.matrices = relations->count;
+    const Slices slices = slices_of(op, op, heads);
     Operation to_rows{.rule = &rules::kToRows,
                       .columns = op.columns,
                       .scope = op.scope,
@@ -271,16 +276,14 @@ class Sharding {
     }
     const Operation& rows = program_.at(rows_[index(v)]);
     if (!rows.has_rows()) return rows_[index(v)];  // a parameter
-    Slices slices = slices_of(rows.columns, heads);
-    const auto* relations = std::get_if<Relations>(&reader.attributes);
-    if (relations != nullptr && rows.packed) slices.matrices = relations->count;
+    const Slices slices = slices_of(rows, reader, heads);
     Operation to_columns{.rule = &rules::kToColumns,
                          .inputs = {rows_[index(v)]},
                          .columns = own_columns(rows.columns, slices),
                          .scope = reader.scope,
                          .constant = rows.constant,
                          .attributes = slices,
-                         .packed = slices.matrices > 1,
+                         .packed = slices.packed,
                          .wide = rows.wide};
     return columns_[{v, heads}] = append(std::move(to_columns));
   }

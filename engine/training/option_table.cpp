@@ -66,9 +66,9 @@ OptionTable<OptimizerConfig> optimizer_options() {
        .recorded = [](const OptimizerConfig& config) { return config.clip_norm > 0; }},
       {.name = "average-weights",
        .group = "Optimizer",
-       .help =
-           "Evaluate and save a running mean of the weights, of which a step keeps this share, in "
-           "[0, 1); 0: the weights themselves",
+       .help = "Evaluate and save a running mean of the weights, of which a step keeps this share, "
+               "0 to "
+               "0.9999; 0: the weights themselves",
        .value = Row::number(ATOLL_FIELD(average_decay), 0.0, 0.9999),
        .recorded = [](const OptimizerConfig& config) { return config.average_decay > 0; }},
       {.name = "parameter-groups",

@@ -122,10 +122,12 @@ void check_groups(const TrainOptions& options) {
   };
   const char* const without = "allowed without it";
   const ModelConfig& model = options.model;
+  const bool sends_all = exchange_mode(options.exchange).sends_all();
   refuse(!treats_slices_alike(options.exchange_options()),
-         fmt::format("--exchange {} --bits {}", options.exchange,
-                     to_string(options.message_bits.bits)),
-         "which may choose other messages or widths for each slice of columns",
+         sends_all ? "--bits " + to_string(options.message_bits.bits)
+                   : "--exchange " + options.exchange,
+         sends_all ? "which chooses widths for each slice of columns by itself"
+                   : "which leaves out messages, each slice of a row by itself",
          "allowed are exact, and quantized, one-bit, stale and compensated with --bits as numbers");
   refuse(options.snapshot_every > 0 && options.exchange != kExactMode,
          fmt::format("--snapshot-every {}", options.snapshot_every),

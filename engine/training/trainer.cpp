@@ -158,8 +158,8 @@ EpochResult Trainer::run_whole_graph(int epoch) {
   result.replayed = may_replay && replays();
   trace_.resolve();
   result.exchange = exchange_->end_epoch(round);
-  if (result.exchange && rank_.group != nullptr) {
-    result.exchange = report_of_group(*result.exchange, rank_.group->members());
+  if (rank_.group != nullptr) {
+    result.exchange = report_of_group(result.exchange, rank_.group->members());
   }
   if (is_local()) result.exchange.reset();  // nothing travels
   if (exchange_->settled_epochs(epoch) == 1) runner_.forget_recording();

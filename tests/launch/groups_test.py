@@ -107,7 +107,7 @@ class GroupsTest(OneFolderTest):
                 (["--group-ranks", "2", "--model", "gatv2", "--heads", "2"],
                  ["--group-ranks 2: layer 2", "--output-heads"]),
                 (["--group-ranks", "2", "--bits", "adaptive"],
-                 ["--exchange quantized --bits adaptive", "compensated"]),
+                 ["--bits adaptive", "compensated"]),
                 (["--group-ranks", "2", "--memory", "1GiB"], ["--memory 1GiB"]),
                 (["--group-ranks", "host", "--blocks", "2"], ["--group-ranks host", "--blocks 2"])):
             error = self.refuse(*TRAIN, *options, "--epochs", "1", "--ranks", "4", "--transport",
