@@ -158,7 +158,7 @@ EpochResult Trainer::run_whole_graph(int epoch) {
   result.replayed = may_replay && replays();
   trace_.resolve();
   result.exchange = exchange_->end_epoch(round);
-  if (rank_.group != nullptr) {
+  if (rank_.group != nullptr && !exchange_->is_exact()) {
     result.exchange = report_of_group(result.exchange, rank_.group->members());
   }
   if (is_local()) result.exchange.reset();  // nothing travels
