@@ -128,7 +128,7 @@ TEST(ShardColumns, RanksOfAGroupHaveTheSameScheduleAndTheirOwnColumns) {
     columns[0] += first.at(v).columns;
     columns[1] += last.at(v).columns;
   }
-  // 24, 4 and, once, 12 columns: the first rank has 8, 0 and 0 of them, the last 8, 4 and 4.
+  // 24, 4 and, once, 12 columns: the first rank has 16, 4 and 8 of them, the last 8, 0 and 4.
   EXPECT_GT(columns[0], columns[1]);
 }
 
