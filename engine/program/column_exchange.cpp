@@ -8,9 +8,6 @@ namespace atl {
 
 namespace {
 
-using Sends = std::vector<std::span<const std::byte>>;
-using Receives = std::vector<std::span<std::byte>>;
-
 // All of a matrix whose rows have no gaps but their padding, which travels with them.
 std::span<std::byte> bytes_of_rows(MatrixView rows) {
   return {static_cast<std::byte*>(rows.data),
@@ -60,16 +57,10 @@ void ColumnExchange::columns_of_range(const Columns& columns, ConstMatrixView sh
   const ConstMatrixView own = shares.rows_in(shape_.range_of(rows));
   const RowRange of_part = shape_.range_of_part(rows);
   const std::vector<MatrixView> packed = packed_slices(columns, own.rows);
-  Sends sends(packed.size());
-  Receives receives(packed.size());
   for (int role = 0; role < group.roles(); ++role) {
-    if (role == group.role()) continue;
-    const auto r = static_cast<std::size_t>(role);
-    copy_slice(columns, role, own, packed[r]);
-    sends[r] = bytes_of_rows(packed[r]);
-    receives[r] = bytes_of_rows(part.rows_in(group.share(of_part, role)));
+    copy_slice(columns, role, own, packed[static_cast<std::size_t>(role)]);
   }
-  const auto transfer = begin(std::move(sends), std::move(receives), label);
+  const auto transfer = begin(rules::kToColumns, packed, part, of_part, label);
   copy_slice(columns, group.role(), own, part.rows_in(group.share(of_part)));
   rank_.backend.synchronize(rank_.queue);
   transfer->wait_all();
@@ -81,55 +72,66 @@ void ColumnExchange::rows_of_range(const Columns& columns, MatrixView part, Matr
   const MatrixView own = shares.rows_in(shape_.range_of(rows));
   const RowRange of_part = shape_.range_of_part(rows);
   const std::vector<MatrixView> packed = packed_slices(columns, own.rows);
-  Sends sends(packed.size());
-  Receives receives(packed.size());
-  for (int role = 0; role < group.roles(); ++role) {
-    if (role == group.role()) continue;
-    const auto r = static_cast<std::size_t>(role);
-    sends[r] = bytes_of_rows(part.rows_in(group.share(of_part, role)));
-    receives[r] = bytes_of_rows(packed[r]);
-  }
-  const auto transfer = begin(std::move(sends), std::move(receives), label);
+  const auto transfer = begin(rules::kToRows, packed, part, of_part, label);
   copy_back(columns, group.role(), part.rows_in(group.share(of_part)), own);
   transfer->wait_all();
   for (int role = 0; role < group.roles(); ++role) {
-    if (role == group.role()) continue;
     copy_back(columns, role, packed[static_cast<std::size_t>(role)], own);
   }
   // The buffers serve the next conversion.
   rank_.backend.synchronize(rank_.queue);
 }
 
-std::unique_ptr<PendingTransfer> ColumnExchange::begin(Sends sends, Receives receives,
+std::unique_ptr<PendingTransfer> ColumnExchange::begin(const Rule& conversion,
+                                                       const std::vector<MatrixView>& packed,
+                                                       MatrixView part, RowRange of_part,
                                                        const OperationLabel& label) {
+  const PartGroup& group = *rank_.group;
+  std::vector<std::span<const std::byte>> sends(packed.size());
+  std::vector<std::span<std::byte>> receives(packed.size());
+  for (int role = 0; role < group.roles(); ++role) {
+    if (role == group.role()) continue;
+    const auto r = static_cast<std::size_t>(role);
+    std::span<std::byte> sent = bytes_of_rows(packed[r]);
+    std::span<std::byte> received = bytes_of_rows(part.rows_in(group.share(of_part, role)));
+    if (&conversion == &rules::kToRows) std::swap(sent, received);
+    sends[r] = sent;
+    receives[r] = received;
+  }
   rank_.backend.synchronize(rank_.queue);
-  return rank_.group->members().all_to_all_v(std::move(sends), std::move(receives), label, memory_);
+  return group.members().all_to_all_v(std::move(sends), std::move(receives), label, memory_);
+}
+
+template <typename Copy>
+void ColumnExchange::for_matrices(const Columns& columns, int role, const Copy& copy) const {
+  const ColumnRange range = slice_of(columns, role);
+  if (range.count == 0) return;
+  for (std::int64_t k = 0; k < columns.slices.matrices; ++k) {
+    copy(ColumnRange{k * columns.of_matrix() + range.first, range.count},
+         ColumnRange{k * range.count, range.count});
+  }
 }
 
 void ColumnExchange::copy_slice(const Columns& columns, int role, ConstMatrixView all,
                                 MatrixView slice) {
-  const std::int64_t each = columns.of_matrix();
-  const ColumnRange range = slice_of(columns, role);
-  if (slice.rows == 0 || range.count == 0) return;
-  for (std::int64_t k = 0; k < columns.slices.matrices; ++k) {
+  if (slice.rows == 0) return;
+  for_matrices(columns, role, [&](ColumnRange of_all, ColumnRange of_slice) {
     rank_.backend.run(rank_.queue,
-                      kernels::ApplyEpilogue{all.columns_in(k * each + range.first, range.count),
+                      kernels::ApplyEpilogue{all.columns_in(of_all.first, of_all.count),
                                              {},
-                                             slice.columns_in(k * range.count, range.count)});
-  }
+                                             slice.columns_in(of_slice.first, of_slice.count)});
+  });
 }
 
 void ColumnExchange::copy_back(const Columns& columns, int role, ConstMatrixView slice,
                                MatrixView all) {
-  const std::int64_t each = columns.of_matrix();
-  const ColumnRange range = slice_of(columns, role);
-  if (slice.rows == 0 || range.count == 0) return;
-  for (std::int64_t k = 0; k < columns.slices.matrices; ++k) {
+  if (slice.rows == 0) return;
+  for_matrices(columns, role, [&](ColumnRange of_all, ColumnRange of_slice) {
     rank_.backend.run(rank_.queue,
-                      kernels::ApplyEpilogue{slice.columns_in(k * range.count, range.count),
+                      kernels::ApplyEpilogue{slice.columns_in(of_slice.first, of_slice.count),
                                              {},
-                                             all.columns_in(k * each + range.first, range.count)});
-  }
+                                             all.columns_in(of_all.first, of_all.count)});
+  });
 }
 
 ColumnRange ColumnExchange::slice_of(const Columns& columns, int role) const {

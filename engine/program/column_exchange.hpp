@@ -55,12 +55,16 @@ class ColumnExchange {
                      const OperationLabel& label);
   // Room for so many rows of the slices of all others, one matrix behind the other.
   std::vector<MatrixView> packed_slices(const Columns& columns, std::int64_t rows);
+  // Calls copy(columns of all matrices, columns of the slice) for each of the matrices.
+  template <typename Copy>
+  void for_matrices(const Columns& columns, int role, const Copy& copy) const;
   // Between the columns of a role in rows with all of them, and these columns alone.
   void copy_slice(const Columns& columns, int role, ConstMatrixView all, MatrixView slice);
   void copy_back(const Columns& columns, int role, ConstMatrixView slice, MatrixView all);
-  std::unique_ptr<PendingTransfer> begin(std::vector<std::span<const std::byte>> sends,
-                                         std::vector<std::span<std::byte>> receives,
-                                         const OperationLabel& label);
+  // From packed slices to the shares of others in `part` (kToColumns), or back (kToRows).
+  std::unique_ptr<PendingTransfer> begin(const Rule& conversion,
+                                         const std::vector<MatrixView>& packed, MatrixView part,
+                                         RowRange of_part, const OperationLabel& label);
   // From here on transfers write to values in this memory.
   void use(std::shared_ptr<const void> memory);
 

@@ -66,6 +66,11 @@ class Requests : public kernels::Receiver<kernels::KernelOperations> {
   virtual void take_work(RankWork work, const Views& views) = 0;
   virtual void take_own(const OwnKernel& kernel, const Views& views) = 0;
 };
+// Rule::lower of an operation that is work of a rank.
+template <RankWork kWork>
+void ask_for(const Views& views, Requests& requests) {
+  requests.take_work(kWork, views);
+}
 
 // One batch norm in the backend's memory, [columns] each; sums [2 columns].
 struct NormViews {

@@ -53,6 +53,16 @@ void check_local_phase(const TrainOptions& options) {
   }
 }
 
+// Refuses what can't go together with `found`.
+struct Refusal {
+  std::string found;
+
+  void operator()(bool is_given, const std::string& option, const char* why,
+                  const char* allowed = "allowed without it") const {
+    if (is_given) fail_option("{}: {} found, {}; {}", found, option, why, allowed);
+  }
+};
+
 // Blocks are made anew all the time, and their messages with them.
 void check_blocks(const TrainOptions& options) {
   const BlockOptions& blocks = options.blocks;
@@ -87,19 +97,16 @@ void check_blocks(const TrainOptions& options) {
         "as in 8,4,32",
         found, mode.name, to_string(bits));
   }
-  const auto refuse = [&](bool is_given, const char* option, const char* why, const char* allowed) {
-    if (is_given) fail_option("{}: {} found, {}; {}", found, option, why, allowed);
-  };
-  const char* const without = "allowed without it";
+  const Refusal refuse{found};
   refuse(options.repartition_every > 0, "--repartition-every",
-         "whose cuts are made of parts, and blocks of all of the graph", without);
+         "whose cuts are made of parts, and blocks of all of the graph");
   refuse(options.model.recompute_all || options.model.recomputation.any(), "--recompute all",
          "which sends rows once that are others in every block", "allowed is none");
   refuse(!options.model.memory.empty(), "--memory",
-         "which says what may be kept of the whole graph's values", without);
+         "which says what may be kept of the whole graph's values");
   refuse(options.model.trains_nodes(), "--features trained",
-         "whose trained rows would take steps while they are in other blocks", without);
-  refuse(options.trace, "--trace", "and a trace shows one graph", without);
+         "whose trained rows would take steps while they are in other blocks");
+  refuse(options.trace, "--trace", "and a trace shows one graph");
   refuse(options.cuda_graph == GraphReplay::kOn, "--cuda-graph on",
          "and no step is like the one before", "allowed are auto and off");
 }
@@ -116,11 +123,7 @@ bool treats_slices_alike(const ExchangeOptions& exchange) {
 void check_groups(const TrainOptions& options) {
   if (!options.group_ranks.any()) return;
   const std::string found = "--group-ranks " + to_string(options.group_ranks);
-  const auto refuse = [&](bool is_given, const std::string& option, const char* why,
-                          const char* allowed) {
-    if (is_given) fail_option("{}: {} found, {}; {}", found, option, why, allowed);
-  };
-  const char* const without = "allowed without it";
+  const Refusal refuse{found};
   const ModelConfig& model = options.model;
   const bool sends_all = exchange_mode(options.exchange).sends_all();
   refuse(!treats_slices_alike(options.exchange_options()),
@@ -133,25 +136,25 @@ void check_groups(const TrainOptions& options) {
          fmt::format("--snapshot-every {}", options.snapshot_every),
          "which asks every rank for a state of its messages", "allowed with --exchange exact");
   refuse(options.local_until.any(), options.first_phase_option(),
-         "in whose epochs ranks of a group would still send to each other", without);
+         "in whose epochs ranks of a group would still send to each other");
   refuse(options.blocks.any(), "--blocks " + to_string(options.blocks.count),
-         "whose blocks are dealt to ranks that hold a part alone", without);
+         "whose blocks are dealt to ranks that hold a part alone");
   refuse(options.repartition_every > 0,
          fmt::format("--repartition-every {}", options.repartition_every),
-         "whose cuts have a part for each rank", without);
+         "whose cuts have a part for each rank");
   refuse(options.arrival == Arrival::kOn, "--arrival on",
          "and shares of marginal rows are not divided into groups", "allowed are auto and off");
   refuse(model.recompute_all || model.recomputation.any(), "--recompute all",
          "which computes whole rows of other parts", "allowed is none");
   refuse(!model.memory.empty(), "--memory " + model.memory,
-         "which drops and moves values that a rank holds alone", without);
+         "which drops and moves values that a rank holds alone");
   refuse(!model.offload_folder.empty(), "--offload-folder " + model.offload_folder,
-         "which pages values that a rank holds alone", without);
+         "which pages values that a rank holds alone");
   refuse(model.offload == OffloadChoice::kOn, "--offload on",
          "which is for devices, and groups are of ranks on CPUs", "allowed are auto and off");
   refuse(model.trains_nodes(), "--features " + model.node_features,
-         "whose rows are on the rank that holds their part", without);
-  refuse(options.trace, "--trace", "and traces number ranks by parts", without);
+         "whose rows are on the rank that holds their part");
+  refuse(options.trace, "--trace", "and traces number ranks by parts");
 }
 
 }  // namespace

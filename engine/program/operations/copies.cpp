@@ -71,9 +71,7 @@ constinit const Rule rules::kFetchComputed{.name = "fetch computed",
                                            .reach = Reach::kWhole,
                                            .has_rows = false,
                                            .span = kNoSpan,
-                                           .lower = [](const Views& views, Requests& requests) {
-                                             requests.take_work(RankWork::kFetchComputed, views);
-                                           }};
+                                           .lower = ask_for<RankWork::kFetchComputed>};
 constinit const Rule rules::kTakeComputed{
     .name = "take computed", .span = kNoSpan, .lower = lower_take_computed};
 constinit const Rule rules::kPlaceComputed{

@@ -4,15 +4,6 @@
 
 namespace atl {
 
-namespace {
-
-template <RankWork kWork>
-void ask_for(const Views& views, Requests& requests) {
-  requests.take_work(kWork, views);
-}
-
-}  // namespace
-
 constinit const Rule rules::kLoss{
     .name = "loss", .reach = Reach::kWhole, .span = "loss", .lower = ask_for<RankWork::kLoss>};
 constinit const Rule rules::kZeroGradients{.name = "zero gradients",

@@ -139,8 +139,6 @@ constinit const Rule rules::kSumRanks{.name = "sum over ranks",
                                       .reach = Reach::kRanks,
                                       .has_rows = false,
                                       .span = kNoSpan,
-                                      .lower = [](const Views& views, Requests& requests) {
-                                        requests.take_work(RankWork::kSumRanks, views);
-                                      }};
+                                      .lower = ask_for<RankWork::kSumRanks>};
 
 }  // namespace atl
