@@ -3,14 +3,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
+#include <ranges>
 
 #include "base/files.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/placement/critical_path.hpp"
-#include "engine/placement/plan_search.hpp"
+#include "engine/placement/group_plans.hpp"
 #include "engine/placement/policy/policy_prior.hpp"
 #include "engine/placement/traced_run.hpp"
 #include "engine/training/option_table.hpp"
@@ -102,7 +104,8 @@ Measured read_measured(const std::string& folder, const ModelConfig& model,
 struct PlanInput {
   ModelConfig model;
   Measured measured;
-  std::vector<CutCandidate> cuts;
+  std::map<int, std::vector<CutCandidate>> cuts;  // by how many ranks hold a part
+  std::map<int, std::string> refused;             // why others are not among them
   Plan plan;
 };
 
@@ -118,8 +121,58 @@ void require_offload(const ModelConfig& model, const Topology& topology) {
   }
 }
 
+// The numbers of ranks that may hold a part together. What was asked for fails where it can't be;
+// where a plan decides, what can't be is left out, and said.
+class AllowedGroups {
+ public:
+  // usual: without a plan, so what `search` "none" looks at where nothing was asked for.
+  AllowedGroups(const GroupRanks& asked, int usual, const std::string& search,
+                const TrainOptions& options, const Topology& topology)
+      : asked_(asked), options_(options), topology_(topology) {
+    if (decides() && search == "none") asked_ = {.number = usual};
+  }
+
+  bool decides() const { return asked_.by == GroupRanks::By::kAuto; }
+  std::vector<int> sizes() const {
+    if (decides()) return group_sizes(topology_);
+    return {rank_map(asked_, places_of(topology_, &Device::host)).ranks_per_part()};
+  }
+  // Calls use(size), unless the options or the model rule it out, or what it throws does.
+  template <typename Use>
+  void try_size(int size, const ModelConfig& model, PlanInput& input, const Use& use) const {
+    try {
+      TrainOptions with = options_;
+      with.group_ranks = {.number = size};
+      check_options(with);
+      ModelConfig shared = model;
+      shared.column_share.ranks = size;
+      model_program(shared, Pass::kTraining);
+      use(size);
+    } catch (const Error& error) {
+      if (!decides() || size == 1) throw;
+      input.refused[size] = error.what();
+    }
+  }
+
+ private:
+  GroupRanks asked_;
+  const TrainOptions& options_;
+  const Topology& topology_;
+};
+
+// As training would: see RankJob.
+void require_host_memory(int ranks_per_part, const Topology& topology) {
+  if (ranks_per_part == 1) return;
+  for (std::size_t rank = 0; rank < topology.devices.size(); ++rank) {
+    if (topology.devices[rank].kind == "cpu") continue;
+    fail_option(
+        "--group-ranks {}: rank {} of the topology has kind {}; ranks of a group compute on cpu",
+        ranks_per_part, rank, topology.devices[rank].kind);
+  }
+}
+
 PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& options,
-                        const Topology& topology) {
+                        const GroupRanks& asked_groups, const Topology& topology) {
   const PartitionOptions partition = arguments.flags.resolve_partition();
   const Dataset dataset = Dataset::open(arguments.flags.dataset);
   dataset.validate();  // partitioners trust every id and value
@@ -130,18 +183,25 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   input.measured = read_measured(arguments.measured, input.model, topology);
   const std::span<const std::uint8_t> split =
       info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
-  input.cuts =
-      arguments.search == "none"
-          ? std::vector{default_cut(dataset.graph(), split, partition, topology, input.model)}
-          : cut_candidates(dataset.graph(), split, partition, topology, input.model,
-                           input.measured.corrections);
+  const AllowedGroups groups(asked_groups, 1, arguments.search, options, topology);
+  for (const int each : groups.sizes()) {
+    groups.try_size(each, input.model, input, [&](int size) {
+      require_host_memory(size, topology);
+      const Topology as_cut = group_topology(topology, size);
+      input.cuts[size] =
+          arguments.search == "none"
+              ? std::vector{default_cut(dataset.graph(), split, partition, as_cut, input.model)}
+              : cut_candidates(dataset.graph(), split, partition, as_cut, input.model,
+                               input.measured.corrections);
+    });
+  }
   input.plan.dataset = info.name;
   input.plan.dataset_checksum = info.checksum;
   return input;
 }
 
 PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& options,
-                      const Topology& topology) {
+                      const GroupRanks& asked_groups, const Topology& topology) {
   const std::vector<NamedShape> shapes = read_shapes(arguments.shapes, topology.ranks());
   const GraphShape& first = shapes.front().shape;
   PlanInput input;
@@ -151,9 +211,27 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
   require_offload(input.model, topology);
   input.measured = read_measured(arguments.measured, input.model, topology);
   input.plan.dataset = first.name;
+  std::map<int, std::vector<CutCandidate>> cuts;
   for (const NamedShape& shape : shapes) {
-    input.cuts.push_back({shape.name, shape.shape.partition, shape.shape.quality});
+    const int parts = static_cast<int>(shape.shape.quality.parts.size());
+    cuts[topology.ranks() / parts].push_back(
+        {shape.name, shape.shape.partition, shape.shape.quality});
     input.plan.shape += (input.plan.shape.empty() ? "" : ", ") + shape.file;
+  }
+  // Without a cut there is nothing that a shape doesn't say.
+  cuts.try_emplace(topology.ranks(), std::vector{CutCandidate{"no cut", {}, first.uncut()}});
+  const int usual = topology.ranks() / static_cast<int>(first.quality.parts.size());
+  const AllowedGroups groups(asked_groups, usual, arguments.search, options, topology);
+  for (auto& [each, of_shapes] : cuts) {
+    if (!groups.decides() && each != groups.sizes().front()) continue;
+    groups.try_size(each, input.model, input,
+                    [&](int size) { input.cuts[size] = std::move(of_shapes); });
+  }
+  if (input.cuts.empty()) {
+    fail_option(
+        "--group-ranks {}: found shapes for {}; allowed are these, or --shape with {} parts",
+        to_string(asked_groups), fmt::join(cuts | std::views::keys, ", "),
+        topology.ranks() / groups.sizes().front());
   }
   return input;
 }
@@ -202,19 +280,30 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   request.options = {.evaluations = arguments.evaluations,
                      .seconds = arguments.budget_s,
                      .seed = arguments.search_seed};
-  const PlanInput input = arguments.shapes.empty() ? dataset_input(arguments, options, topology)
-                                                   : shape_input(arguments, options, topology);
+  const GroupRanks groups = command.get_option("--group-ranks")->empty()
+                                ? GroupRanks{.by = GroupRanks::By::kAuto}
+                                : options.group_ranks;
+  PlanInput input = arguments.shapes.empty() ? dataset_input(arguments, options, groups, topology)
+                                             : shape_input(arguments, options, groups, topology);
   Activity activity("searching for a plan");
   PlannedMessages messages;
   if (asked.exchange) {
     messages.exchange = &*asked.exchange;
     if (input.measured.exchange == asked.exchange->mode) messages.share = input.measured.share_sent;
   }
-  PlanSpace space(topology, input.model, input.cuts, asked.bits, input.measured.corrections,
-                  asked.start_bits, messages);
-  if (policy) request.options.prior = policy_prior(space, *policy);
-  const SearchResult found = search_plan(space, request);
-  Plan plan = make_plan(space, topology, request, found);
+  std::vector<GroupPlans> plans;
+  for (auto& [size, cuts] : input.cuts) {
+    GroupPlans& of_size = plans.emplace_back(
+        topology, input.model, size,
+        GroupPlans::Setting{std::move(cuts), asked.bits, input.measured.corrections,
+                            asked.start_bits, messages});
+    // The network was trained on parts of one rank each.
+    request.options.prior = {};
+    if (policy && size == 1) request.options.prior = policy_prior(of_size.space(), *policy);
+    of_size.search(request);
+  }
+  std::size_t best = 0;
+  Plan plan = best_plan(plans, topology, request, input.refused, best);
   plan.dataset = input.plan.dataset;
   plan.dataset_checksum = input.plan.dataset_checksum;
   plan.shape = input.plan.shape;
@@ -222,7 +311,7 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   if (asked.exchange) plan.exchange = exchange_json(options);
   write_plan(plan, arguments.out);
   if (!arguments.trace.empty()) {
-    const SimulatedEpoch epoch = space.simulated(found.choice).front();
+    const SimulatedEpoch epoch = plans[best].space().simulated(plans[best].found().choice).front();
     write_atomically(arguments.trace, chrome_trace(epoch.tasks, epoch.times));
   }
   activity.end();

@@ -80,9 +80,11 @@ std::vector<NamedShape> read_shapes(const std::vector<std::string>& words, int r
   for (const std::string& word : words) {
     NamedShape next = read_named(word);
     const std::size_t parts = next.shape.quality.parts.size();
-    if (parts != static_cast<std::size_t>(ranks)) {
-      fail_input("{}: {} parts; allowed are {}, one for every rank of the topology", next.file,
-                 parts, ranks);
+    if (static_cast<std::size_t>(ranks) % parts != 0) {
+      fail_input(
+          "{}: {} parts; allowed are {}, one for every rank of the topology, and divisors of it, "
+          "for several ranks that hold a part together",
+          next.file, parts, ranks);
     }
     if (!shapes.empty()) require_same(shapes.front(), next);
     if (std::ranges::find(shapes, next.name, &NamedShape::name) != shapes.end()) {

@@ -30,7 +30,8 @@ struct NamedShape {
   GraphShape shape;
 };
 // Reads words NAME=FILE or FILE, as of --shape; names are files where none is given. Throws
-// Error{kInput} unless all are of one graph in `ranks` parts, with names of their own.
+// Error{kInput} unless all are of one graph in `ranks` parts, or in divisors of that, with names of
+// their own.
 std::vector<NamedShape> read_shapes(const std::vector<std::string>& words, int ranks);
 
 }  // namespace atl

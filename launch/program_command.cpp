@@ -50,7 +50,9 @@ RankShape shape_of_part(const Dataset& dataset, const ProgramArguments& argument
   const Partition found = ensure_partition(dataset, parts, job.partition);
   const PartitionQuality quality = parse_quality(found.quality, found.folder / "quality.json");
   const bool covers = covers_messages(model, model_program(model, Pass::kEvaluation));
-  RankShape shape = rank_counts(quality, part, covers, &model.recomputation).shape;
+  // The first of the ranks that hold it.
+  const int each = model.column_share.ranks;
+  RankShape shape = rank_counts(quality, part * each, covers, &model.recomputation, each).shape;
   shape.weighted = dataset.info().weighted;
   return shape;
 }
@@ -75,9 +77,9 @@ TrainJob listed_job(ProgramArguments& arguments, const DatasetInfo& info) {
     return job;
   }
   const Plan plan = read_plan(arguments.flags.plan);
-  if (!arguments.parts) arguments.parts = plan.ranks;
+  if (!arguments.parts) arguments.parts = plan.ranks / plan.group_ranks;
   if (!arguments.part) arguments.part = 0;
-  require_plan_fits(plan, arguments.flags.plan, info.checksum, *arguments.parts,
+  require_plan_fits(plan, arguments.flags.plan, info.checksum, *arguments.parts * plan.group_ranks,
                     planned_options(job.options));
   follow_plan(plan, arguments.flags.plan_choice(), job);
   return job;
@@ -88,7 +90,8 @@ void run_program_command(ProgramArguments arguments) {
   const Dataset dataset = Dataset::open(arguments.flags.dataset);
   const DatasetInfo& info = dataset.info();
   const TrainJob job = listed_job(arguments, info);
-  const ModelConfig model = model_for(info, job.options.model, arguments.parts.value_or(1));
+  ModelConfig model = model_for(info, job.options.model, arguments.parts.value_or(1));
+  model.column_share.ranks = job.options.group_ranks.number;
   const RankShape shape =
       arguments.parts ? shape_of_part(dataset, arguments, job, model) : shape_of_graph(info);
   const Pass pass = arguments.pass == "training" ? Pass::kTraining : Pass::kEvaluation;
@@ -109,6 +112,10 @@ void run_program_command(ProgramArguments arguments) {
   print("{} on {}, {} in {}{}: {} nodes and {} edges", model_name(model), info.name, arguments.pass,
         to_string(model.dtype), plan.empty() ? "" : " by " + plan, shape.rows.inner,
         shape.rows.edges);
+  if (shape.rows.part > 0) {
+    fmt::print(", the share of one of {} ranks that hold {} nodes", model.column_share.ranks,
+               shape.rows.part);
+  }
   if (arguments.parts) {
     fmt::print(" of part {} of {}, {} halo rows forward and {} backward", *arguments.part,
                *arguments.parts, shape.rows.arriving(Direction::kForward),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "base/error.hpp"
 #include "kernels/views.hpp"
@@ -58,5 +59,9 @@ class RankMap {
   int parts_;
   int each_;
 };
+
+// Ranks of each place (a host, an island), by their places, if all have as many and theirs follow
+// one another; else 0.
+int ranks_of_each(std::span<const std::int64_t> places);
 
 }  // namespace atl

@@ -29,6 +29,8 @@ enum class Phase : std::uint8_t {
   kUnpack,
   kSpmmMarginal,
   kCompleteMarginal,
+  kToColumns,
+  kToRows,
   kNormStatistics,
   kNormApply,
   kRecompute,
@@ -38,7 +40,7 @@ enum class Phase : std::uint8_t {
   kStep,
   kRest,  // no span: what lies between them
 };
-inline constexpr std::array<std::string_view, 19> kPhaseNames = {"input dropout",
+inline constexpr std::array<std::string_view, 21> kPhaseNames = {"input dropout",
                                                                  "input layer",
                                                                  "prepare marginal",
                                                                  "pack",
@@ -49,6 +51,8 @@ inline constexpr std::array<std::string_view, 19> kPhaseNames = {"input dropout"
                                                                  "unpack",
                                                                  "spmm marginal",
                                                                  "complete marginal",
+                                                                 "to columns",
+                                                                 "to rows",
                                                                  "norm statistics",
                                                                  "norm apply",
                                                                  "recompute",

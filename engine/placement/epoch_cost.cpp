@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "engine/placement/sum_cost.hpp"
+#include "engine/program/column_exchange.hpp"
 #include "engine/program/operations/rules.hpp"
 
 namespace atl {
@@ -97,10 +98,29 @@ class ScopeReader {
       return;
     }
     BlockCost& cost = add_block(place_of(block, phase), [&] { return seconds_of(block); });
-    for (const Value aggregate : block.begins) {
-      add_messages(block, program_.at(aggregate), cost.begins);
+    if (setting_.map().parts() > 1) {
+      for (const Value aggregate : block.begins) {
+        add_messages(block, program_.at(aggregate), cost.begins);
+      }
+      cost.finishes = !block.finishes.empty();
     }
-    cost.finishes = !block.finishes.empty();
+    for (const Call& call : block.calls) {
+      if (program_.at(call.value).rule->reach == Reach::kGroup) add_conversion(call, cost);
+    }
+  }
+
+  void add_conversion(const Call& call, BlockCost& cost) const {
+    const Operation& op = program_.at(call.value);
+    const int roles = programs_.ranks_per_part;
+    const auto columns = ColumnExchange::columns_of(program_, op, DType::kF32);
+    ConversionCost& conversion = cost.converts.emplace_back();
+    conversion.to_columns = op.is(rules::kToColumns);
+    for (const RankCounts& rank : counts_) {
+      conversion.rows.push_back(rank.shape.range_of(call.rows).size());
+    }
+    for (int role = 0; role < roles; ++role) {
+      conversion.slice_bytes.push_back(static_cast<double>(columns.slice_bytes(role, roles)));
+    }
   }
 
   // Sums over all ranks end a piece; of one rank there is nothing to wait for.
@@ -210,7 +230,19 @@ class ScopeReader {
 
 }  // namespace
 
-std::int64_t MessageCost::rows(const PartitionQuality& partition, int from, int to) const {
+double ConversionCost::bytes(const RankMap& map, int from, int to) const {
+  // Slices of the sender's rows, or the sender's slice of the rows of the receiver.
+  const auto rank = static_cast<std::size_t>(to_columns ? from : to);
+  const auto role = static_cast<std::size_t>(map.role_of(to_columns ? to : from));
+  return static_cast<double>(rows[rank]) * slice_bytes[role];
+}
+
+std::int64_t MessageCost::rows(const EpochSetting& setting, int from, int to) const {
+  const PartitionQuality& partition = setting.partition;
+  const RankMap map = setting.map();
+  if (map.role_of(from) != map.role_of(to)) return 0;
+  from = map.part_of(from);
+  to = map.part_of(to);
   if (rest && recomputation != nullptr && recomputation->computes(to, from)) return 0;
   if (returned) std::swap(from, to);
   const bool backward = direction == Direction::kBackward && !returned;
@@ -276,7 +308,7 @@ double call_seconds(const Device& device, const Program& program, const Call& ca
 
 std::span<const int> EpochCosts::pieces(const EpochSetting& setting, int cut,
                                         std::span<const LayerPlan> strategy, int route) {
-  ATOLL_ASSERT(std::ssize(setting.partition.parts) == topology_.ranks());
+  ATOLL_ASSERT(setting.map().ranks() == topology_.ranks());
   const std::vector<Scope>& scopes = programs_.any().training.scopes;
   scopes_.resize(scopes.size());
   numbers_.clear();
@@ -336,7 +368,8 @@ std::span<const RankCounts> EpochCosts::counts(
     const std::shared_ptr<const Recomputation>& recomputation) {
   std::vector<RankCounts>& counts = counts_[{cut, recomputation}];
   for (int rank = static_cast<int>(counts.size()); rank < topology_.ranks(); ++rank) {
-    counts.push_back(rank_counts(partition, rank, programs_.any().covers, recomputation.get()));
+    counts.push_back(rank_counts(partition, rank, programs_.any().covers, recomputation.get(),
+                                 programs_.any().ranks_per_part));
   }
   return counts;
 }

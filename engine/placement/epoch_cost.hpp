@@ -17,7 +17,8 @@ namespace atl {
 struct EpochSetting {
   const Topology& topology;
   const ModelConfig& model;
-  // The cut: rows, edges and messages; part p is on rank p.
+  // The cut: rows, edges and messages; part p is on rank p, or on as many ranks each as the model
+  // has column shares.
   const PartitionQuality& partition;
   const PhaseCorrections& corrections;
   bool overlap = true;
@@ -26,6 +27,7 @@ struct EpochSetting {
   const ExchangeOptions* exchange = nullptr;
   EpochKind kind = {};
 
+  RankMap map() const { return rank_map(partition, model.column_share.ranks); }
   EpochSetting of_kind(const EpochKind& other) const {
     EpochSetting setting = *this;
     setting.kind = other;
@@ -58,14 +60,28 @@ struct MessageCost {
   };
   std::vector<Seconds> ranks = {};  // by rank
 
-  std::int64_t rows(const PartitionQuality& partition, int from, int to) const;
+  // Between ranks. Where several hold a part, they are slices of rows, between those of one role.
+  std::int64_t rows(const EpochSetting& setting, int from, int to) const;
   bool operator==(const MessageCost&) const = default;
+};
+
+// A conversion between columns and rows of a matrix that the ranks of a part share: an all-to-all
+// among them, which all of them wait for.
+struct ConversionCost {
+  bool to_columns = true;                // false: to rows
+  std::vector<std::int64_t> rows = {};   // by rank: of its share, in the range of the call
+  std::vector<double> slice_bytes = {};  // by role: of a row of its slice
+
+  // From one rank to another one of its part, by their roles.
+  double bytes(const RankMap& map, int from, int to) const;
+  bool operator==(const ConversionCost&) const = default;
 };
 
 // A block of a schedule (engine/program/schedule.hpp).
 struct BlockCost {
   PhasePlace place;
-  std::vector<double> seconds = {};      // by rank
+  std::vector<double> seconds = {};  // by rank
+  std::vector<ConversionCost> converts = {};
   std::vector<MessageCost> begins = {};  // that set out after it
   bool finishes = false;                 // what follows needs those under way
   bool operator==(const BlockCost&) const = default;

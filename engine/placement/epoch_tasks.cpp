@@ -15,6 +15,7 @@ class TaskWriter {
         merged_(detail == TaskDetail::kMerged),
         joins_packets_(merged_ && setting.topology.ranks() > kMostExactRanks),
         ranks_(setting.topology.ranks()),
+        map_(setting.map()),
         graph_(graph),
         last_(static_cast<std::size_t>(ranks_), -1),
         barrier_(static_cast<std::size_t>(ranks_), -1) {}
@@ -74,6 +75,12 @@ class TaskWriter {
   // engine/program/network.cpp, run_blocks().
   void add(const BlockCost& block) {
     const std::vector<MessageCost>& begins = block.begins;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      compute(rank, block.place, block.seconds[static_cast<std::size_t>(rank)],
+              waits_ ? arrivals(rank) : std::span<const TaskId>());
+    }
+    waits_ = false;
+    for (const ConversionCost& conversion : block.converts) convert(conversion, block.place);
     if (!begins.empty()) {
       sent_ = begins;
       if (!setting_.kind.late) departing_.clear();  // nobody asks for them later
@@ -81,12 +88,37 @@ class TaskWriter {
       departing_.resize(first_ + packet_place(begins.size(), 0, 0), -1);
     }
     for (int rank = 0; rank < ranks_; ++rank) {
-      compute(rank, block.place, block.seconds[static_cast<std::size_t>(rank)],
-              waits_ ? arrivals(rank) : std::span<const TaskId>());
       for (std::size_t m = 0; m < begins.size(); ++m) post(rank, m, block.place);
     }
-    waits_ = false;
     if (setting_.overlap ? block.finishes : !begins.empty()) unpack(block.place);
+  }
+
+  // Every rank of a part sends to all others of it, and goes on when it has what they send. It has
+  // copied what it sends, and what it gets.
+  void convert(const ConversionCost& conversion, const PhasePlace& place) {
+    const int roles = map_.ranks_per_part();
+    SimTask packet = task_at(place, TaskKind::kTransfer, "packet");
+    packet.in_group = true;
+    for (int part = 0; part < map_.parts(); ++part) {
+      const int first = map_.rank_of(part);
+      arriving_shares_.assign(static_cast<std::size_t>(roles), {});
+      for (int from = first; from < first + roles; ++from) {
+        const TaskId copied = last_[static_cast<std::size_t>(from)];
+        cut(from);
+        for (int to = first; to < first + roles; ++to) {
+          packet.bytes = from == to ? 0 : conversion.bytes(map_, from, to);
+          if (packet.bytes == 0) continue;
+          packet.rank = from;
+          packet.destination = to;
+          arriving_shares_[static_cast<std::size_t>(to - first)].push_back(
+              graph_.add(packet, std::span(&copied, 1)));
+        }
+      }
+      for (int role = 0; role < roles; ++role) {
+        const std::vector<TaskId>& shares = arriving_shares_[static_cast<std::size_t>(role)];
+        if (!shares.empty()) compute(first + role, place, 0, shares);
+      }
+    }
   }
 
   // Packs and sends the m-th messages under way.
@@ -114,7 +146,7 @@ class TaskWriter {
     packet.rank = from;
     int before = -1;  // the receiver of the last packet
     for (int to = 0; to < ranks_; ++to) {
-      const std::int64_t rows = messages.rows(setting_.partition, from, to);
+      const std::int64_t rows = messages.rows(setting_, from, to);
       if (rows == 0) continue;
       const double bytes = static_cast<double>(rows) * messages.row_bytes;
       const double sent =
@@ -200,6 +232,7 @@ class TaskWriter {
   bool merged_;
   bool joins_packets_;
   int ranks_;
+  RankMap map_;
   TaskGraph& graph_;
   bool waits_ = false;                 // the next block waits for what is under way
   std::span<const MessageCost> sent_;  // under way, or the last that was
@@ -208,10 +241,11 @@ class TaskWriter {
   std::size_t first_ = 0;
   std::vector<TaskId> departing_;
   std::vector<TaskId> arriving_;
-  TaskId packed_ = -1;            // the last task that packed
-  std::vector<TaskId> arrivals_;  // scratch
-  std::vector<TaskId> last_;      // of each rank, that may be added to; -1: none
-  std::vector<TaskId> barrier_;   // of each rank, that its next task waits for; -1: none
+  TaskId packed_ = -1;                                // the last task that packed
+  std::vector<TaskId> arrivals_;                      // scratch
+  std::vector<std::vector<TaskId>> arriving_shares_;  // scratch, by role
+  std::vector<TaskId> last_;     // of each rank, that may be added to; -1: none
+  std::vector<TaskId> barrier_;  // of each rank, that its next task waits for; -1: none
 };
 
 }  // namespace
@@ -282,8 +316,9 @@ std::vector<double> computing_seconds(const TaskGraph& graph) {
 PacketSums packet_sums(const TaskGraph& graph) {
   PacketSums sums;
   for (TaskId id = graph.epoch_begin(graph.epochs() - 1); id < graph.size(); ++id) {
-    sums.bytes += graph.task(id).bytes;
-    sums.rows += graph.task(id).rows;
+    const SimTask& task = graph.task(id);
+    (task.in_group ? sums.group_bytes : sums.bytes) += task.bytes;
+    sums.rows += task.rows;
   }
   return sums;
 }

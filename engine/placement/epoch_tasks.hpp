@@ -51,6 +51,7 @@ std::vector<double> computing_seconds(const TaskGraph& graph);
 struct PacketSums {
   double bytes = 0;
   double rows = 0;
+  double group_bytes = 0;  // of conversions, besides
 };
 PacketSums packet_sums(const TaskGraph& graph);
 // No schedule of these tasks can end earlier: the busiest rank's work, or a network card's bytes.

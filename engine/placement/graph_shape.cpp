@@ -251,6 +251,15 @@ class ShapeReader {
 
 }  // namespace
 
+PartitionQuality GraphShape::uncut() const {
+  PartQuality all{.nodes = nodes, .central = nodes, .edges = edges};
+  for (const PartQuality& part : quality.parts) all.training_nodes += part.training_nodes;
+  PartitionQuality one;
+  one.parts = {all};
+  one.forward_rows = one.backward_rows = {0};
+  return one;
+}
+
 Json to_json(const GraphShape& shape) {
   Json parts = Json::array();
   for (const PartQuality& part : shape.quality.parts) {

@@ -22,6 +22,9 @@ struct GraphShape {
   PartitionOptions partition = {};
   // Equal shares; without cut_edges and costs, which a plan does not need.
   PartitionQuality quality;
+
+  // The graph as one part.
+  PartitionQuality uncut() const;
 };
 
 // Every part with its own figures (docs/formats.md).

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/program/column_exchange.hpp"
 #include "engine/program/loss.hpp"
 
 namespace atl {
@@ -21,6 +22,14 @@ std::int64_t op_buffer_bytes(const Operation& op, const RankCounts& counts, DTyp
                                .received = rows.received_for(op),
                                .outer = rows.halo_for(op)},
                               op.message_columns(), dtype);
+}
+
+// Bytes of the buffers for a conversion between columns and rows.
+std::int64_t conversion_bytes(const TrainingPrograms& programs, const Program& program,
+                              const Operation& op, const RankCounts& counts) {
+  if (op.rule->reach != Reach::kGroup) return 0;
+  return counts.shape.rows.inner * ColumnExchange::columns_of(program, op, programs.dtype)
+                                       .bytes_to_others(counts.role, programs.ranks_per_part);
 }
 
 // Null for the exact mode.
@@ -59,6 +68,14 @@ TrainingMemory training_memory(const TrainingPrograms& programs, const RankCount
     // Evaluation finds kept aggregates.
     if (!op.constant) messages += op_buffer_bytes(op, counts, programs.dtype, nullptr);
   }
+  // One conversion after another.
+  std::int64_t conversion = 0;
+  for (const Program* program : {&programs.training, &programs.evaluation}) {
+    for (const Operation& op : program->operations) {
+      conversion = std::max(conversion, conversion_bytes(programs, *program, op, counts));
+    }
+  }
+  messages += conversion;
   return {.values = values * bytes_of(programs.dtype) + loss_bytes(programs, counts),
           .parameters = parameter_bytes(programs, counts, device_kind),
           .messages = messages};
@@ -67,7 +84,7 @@ TrainingMemory training_memory(const TrainingPrograms& programs, const RankCount
 DataMemory data_memory(const DataCounts& counts) {
   const std::int64_t of_edge = counts.weighted ? 8 : 4;
   const std::int64_t matrices = (counts.symmetric ? 1 : 2) * (counts.covered ? 2 : 1);
-  return {.features = counts.nodes * counts.features * bytes_of(counts.dtype),
+  return {.features = counts.own * counts.features * bytes_of(counts.dtype),
           .graph = matrices * (8 * counts.nodes + of_edge * counts.edges)};
 }
 
@@ -81,8 +98,8 @@ std::vector<double> training_bytes(const EpochSetting& setting, std::span<const 
   const ExchangeOptions exchange = exchange_of(setting, layers);
   std::vector<double> bytes;
   for (int rank = 0; rank < setting.topology.ranks(); ++rank) {
-    const RankCounts counts =
-        rank_counts(setting.partition, rank, programs.covers, recomputation_of(layers).get());
+    const RankCounts counts = rank_counts(setting.partition, rank, programs.covers,
+                                          recomputation_of(layers).get(), programs.ranks_per_part);
     const std::string& kind = setting.topology.device(rank).kind;
     bytes.push_back(static_cast<double>(training_memory(programs, counts, kind, exchange).total()));
   }
@@ -99,20 +116,23 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
       const Scope& scope = program->scope_of(v);
       if ((scope.kind == Scope::Kind::kLayer ? scope.layer : -1) != layer) continue;
       const Operation& op = program->at(v);
-      const bool of_nodes = op.rows_of() == RowsOf::kNodes;
+      const RowsOf rows_of = op.rows_of();
+      const bool of_nodes = rows_of == RowsOf::kNodes || rows_of == RowsOf::kPart;
       const std::int64_t per_row =
           program == &programs.training && op.has_rows() ? program->row_elements(op) : 0;
       for (std::size_t r = 0; r < counts.size(); ++r) {
         const RankRows& held = counts[r].shape.rows;
         const std::int64_t most_rows =
-            of_nodes ? held.inner + std::max(held.forward_halo, held.backward_halo) + held.computed
-                     : held.own(op.rows_of()) + held.returned;
+            of_nodes ? held.own(rows_of) + std::max(held.forward_halo, held.backward_halo) +
+                           held.computed
+                     : held.own(rows_of) + held.returned;
         // Places start at multiples of some elements.
         constexpr std::int64_t kGap = 64;
         elements[r] += kGap + most_rows * per_row;
         messages[r] +=
             op_buffer_bytes(op, counts[r], programs.dtype,
-                            program == &programs.training ? unless_exact(exchange) : nullptr);
+                            program == &programs.training ? unless_exact(exchange) : nullptr) +
+            conversion_bytes(programs, *program, op, counts[r]);
       }
     }
   }
@@ -136,14 +156,15 @@ double missing_bytes(const Topology& topology, std::span<const double> bytes) {
   return missing;
 }
 
-double shard_bytes(const EpochSetting& setting, int rank, bool covered) {
-  const PartQuality& part = setting.partition.parts[static_cast<std::size_t>(rank)];
+double shard_bytes(const EpochSetting& setting, const RankCounts& counts) {
   // Trained ones are among the parameters.
   const std::int64_t features = setting.model.trains_nodes() ? 0 : setting.model.features;
-  return static_cast<double>(
-      data_memory(
-          {.nodes = part.nodes, .edges = part.edges, .features = features, .covered = covered})
-          .total());
+  return static_cast<double>(data_memory({.nodes = counts.shape.rows.of_part(),
+                                          .own = counts.shape.rows.inner,
+                                          .edges = counts.shape.rows.edges,
+                                          .features = features,
+                                          .covered = counts.covered})
+                                 .total());
 }
 
 }  // namespace atl

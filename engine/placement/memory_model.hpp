@@ -26,7 +26,8 @@ struct DataMemory {
   std::int64_t total() const { return features + graph; }
 };
 struct DataCounts {
-  std::int64_t nodes = 0;
+  std::int64_t nodes = 0;     // of the part
+  std::int64_t own = 0;       // of these, those whose features this rank has
   std::int64_t edges = 0;     // that come in
   std::int64_t features = 0;  // columns
   bool weighted = false;
@@ -49,7 +50,7 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
                                  const ExchangeOptions& exchange = {});
 // By how much ranks lack memory for these bytes, all together.
 double missing_bytes(const Topology& topology, std::span<const double> bytes);
-// The bytes of the shard of the rank: features, and the graph in both directions.
-double shard_bytes(const EpochSetting& setting, int rank, bool covered);
+// The bytes of the shard of the rank of these counts: features, and the graph in both directions.
+double shard_bytes(const EpochSetting& setting, const RankCounts& counts);
 
 }  // namespace atl

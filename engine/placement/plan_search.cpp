@@ -50,6 +50,7 @@ Json messages_json(std::span<const SimulatedEpoch> epochs, const ExpectedMessage
   const PacketSums mean = mean_packet_sums(epochs);
   return {{"rows", mean.rows},
           {"bytes", mean.bytes},
+          {"group_bytes", mean.group_bytes},
           {"share", expected.mean_share()},
           {"is_bound", expected.is_bound},
           {"epochs", kinds}};
@@ -63,7 +64,7 @@ std::vector<std::string> plan_searches() {
   return names;
 }
 
-SearchResult search_plan(PlanSpace& space, const PlanRequest& request) {
+SearchResult find_plan(PlanSpace& space, const PlanRequest& request) {
   std::string name = request.search;
   if (name == "auto") {
     const bool exact = space.topology().ranks() <= kMostExactRanks;
@@ -78,12 +79,21 @@ SearchResult search_plan(PlanSpace& space, const PlanRequest& request) {
   } else {
     found = search(name, space, request.options);
   }
+  return found;
+}
+
+void require_memory(const SearchResult& found) {
   if (found.cost.missing_bytes > 0) {
     fail(ErrorKind::kMemory,
          "no plan fits into the memory of the topology: the best one misses {:.1f} MB; use more "
          "ranks, a smaller --hidden or fewer --layers",
          found.cost.missing_bytes / 1e6);
   }
+}
+
+SearchResult search_plan(PlanSpace& space, const PlanRequest& request) {
+  SearchResult found = find_plan(space, request);
+  require_memory(found);
   return found;
 }
 
@@ -91,6 +101,7 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
                const SearchResult& found) {
   Plan plan;
   plan.ranks = topology.ranks();
+  plan.group_ranks = space.ranks_per_part();
   plan.partition = space.cut(found.choice).options;
   plan.layers = space.layers(found.choice);
   plan.gradient_sum = space.gradient_sum(found.choice);

@@ -13,7 +13,11 @@ struct PlanRequest {
 std::vector<std::string> plan_searches();  // "auto", "none" and search_strategies()
 
 // "auto" looks at every choice where there are few, else it is greedy; "none" only simulates what
-// training does without a plan.
+// training does without a plan. The best may lack memory.
+SearchResult find_plan(PlanSpace& space, const PlanRequest& request);
+// Throws Error{kMemory} if it lacks memory.
+void require_memory(const SearchResult& found);
+// Both.
 SearchResult search_plan(PlanSpace& space, const PlanRequest& request);
 
 // The chosen plan. Plan::search says how it was found, what each decision saves and what the epoch

@@ -69,7 +69,8 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
     start_.resize(options_.size(), static_cast<int>(first));
   }
   const bool keeps = std::ranges::any_of(algebra_[0], &LayerAlgebra::cache_aggregate);
-  if (topology.ranks() > 1 && keeps && sends_messages() && can_recompute()) {
+  const bool alone = !model.column_share.any();  // each rank holds a part
+  if (topology.ranks() > 1 && alone && keeps && sends_messages() && can_recompute()) {
     halo_decision_ = decisions();
     for (const auto& orders : algebra_) {
       for (const LayerAlgebra& algebra : orders) programs_.of(algebra, true);
@@ -268,7 +269,7 @@ bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPl
       bytes =
           bytes_bounds(programs, layer, counts, topology_, exchange_of(setting(choice), planned));
       for (std::size_t r = 0; layer < 0 && r < bytes.size(); ++r) {
-        bytes[r] += shard_bytes(setting(choice), static_cast<int>(r), counts[r].covered);
+        bytes[r] += shard_bytes(setting(choice), counts[r]);
       }
     }
     for (std::size_t rank = 0; rank < bound_.size(); ++rank) bound_[rank] += bytes[rank];
@@ -285,10 +286,9 @@ std::vector<double> PlanSpace::memory_bytes(std::span<const int> choice) const {
   const bool covers = programs_.any().covers;
   std::vector<double> bytes = training_bytes(epoch, planned);
   for (std::size_t r = 0; r < bytes.size(); ++r) {
-    const auto rank = static_cast<int>(r);
-    const RankCounts counts =
-        rank_counts(epoch.partition, rank, covers, recomputation_of(planned).get());
-    bytes[r] += shard_bytes(epoch, rank, counts.covered);
+    bytes[r] +=
+        shard_bytes(epoch, rank_counts(epoch.partition, static_cast<int>(r), covers,
+                                       recomputation_of(planned).get(), model_.column_share.ranks));
   }
   return bytes;
 }

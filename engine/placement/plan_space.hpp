@@ -28,6 +28,8 @@ class PlanSpace final : public SearchSpace {
   // Everything must outlive it. `bits`: what messages may travel at; without an exchange mode 32
   // among them: exact. start() is what training does without a plan: the first cut, the model's own
   // order of each layer and recomputation (of all pairs or none), and `start_bits`, one of `bits`.
+  // Each part of a cut is on as many ranks as the model has column shares; where these are several,
+  // no halo rows are recomputed.
   PlanSpace(const Topology& topology, const ModelConfig& model,
             const std::vector<CutCandidate>& cuts, std::vector<int> bits,
             PhaseCorrections corrections = {}, int start_bits = 32, PlannedMessages messages = {});
@@ -56,6 +58,7 @@ class PlanSpace final : public SearchSpace {
   // it is first asked for.
   const TaskTimes& start_times() const;
   const Topology& topology() const { return topology_; }
+  int ranks_per_part() const { return model_.column_share.ranks; }
   FactorPlan gradient_sync(std::span<const int> choice) const;
   const SumRoute& gradient_sum(std::span<const int> choice) const;
   // For people: "cut", "layer 0 algebra"; "by speed", "aggregate-first, kept", "8 bits".

@@ -2,7 +2,9 @@
 
 namespace atl {
 
-RankCounts rank_counts(const PartitionQuality& partition, int rank, bool covers,
+namespace {
+
+RankCounts part_counts(const PartitionQuality& partition, int rank, bool covers,
                        const Recomputation* recomputation) {
   const PartQuality& part = partition.parts[static_cast<std::size_t>(rank)];
   RankCounts counts;
@@ -41,6 +43,20 @@ RankCounts rank_counts(const PartitionQuality& partition, int rank, bool covers,
   }
   rows.forward_halo = counts.returned.rows + rows.forward_sums;
   rows.returned = counts.sent_forward.rows;
+  return counts;
+}
+
+}  // namespace
+
+RankCounts rank_counts(const PartitionQuality& partition, int rank, bool covers,
+                       const Recomputation* recomputation, int ranks_per_part) {
+  const RankMap map = rank_map(partition, ranks_per_part);
+  RankCounts counts = part_counts(partition, map.part_of(rank), covers, recomputation);
+  if (ranks_per_part == 1) return counts;
+  counts.role = map.role_of(rank);
+  RankShape& shape = counts.shape;
+  const auto share = [&](RowRange rows) { return map.share(rank, rows).size(); };
+  shape.divide(share({0, shape.central()}), share({shape.central(), shape.rows.inner}));
   return counts;
 }
 

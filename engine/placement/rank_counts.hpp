@@ -1,6 +1,7 @@
 // The counts of a cut that the time and the memory of training on a rank depend on.
 #pragma once
 
+#include "engine/exchange/rank_map.hpp"
 #include "engine/program/views.hpp"
 #include "partition/quality.hpp"
 #include "partition/recomputation.hpp"
@@ -20,6 +21,7 @@ struct MessageRows {
 
 struct RankCounts {
   RankShape shape;
+  int role = 0;          // among the ranks that hold its part
   bool covered = false;  // it holds its edges a second time (CoveredGraph)
   MessageRows sent_forward;
   MessageRows sent_backward;
@@ -41,9 +43,15 @@ inline bool keeps_rows(const Recomputation* recomputation, int a, int b) {
          (recomputation->computes(a, b) || recomputation->computes(b, a));
 }
 
-// The counts of part `rank`. covers: see covers_messages(). recomputation: null: none. Additions
-// that make partial sums count as work of those who receive them.
+// Which ranks hold the parts of a cut.
+inline RankMap rank_map(const PartitionQuality& partition, int ranks_per_part) {
+  return RankMap(static_cast<int>(partition.parts.size()), ranks_per_part);
+}
+
+// covers: see covers_messages(). recomputation: null: none. Additions that make partial sums count
+// as work of those who receive them. Where several ranks hold a part, messages are rows of its
+// slice, to and from ranks of the same role.
 RankCounts rank_counts(const PartitionQuality& partition, int rank, bool covers,
-                       const Recomputation* recomputation = nullptr);
+                       const Recomputation* recomputation = nullptr, int ranks_per_part = 1);
 
 }  // namespace atl

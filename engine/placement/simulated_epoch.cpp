@@ -32,7 +32,8 @@ double mean_seconds(std::span<const SimulatedEpoch> epochs) {
 
 PacketSums mean_packet_sums(std::span<const SimulatedEpoch> epochs) {
   return {mean_of(epochs, [](const auto& epoch) { return packet_sums(epoch.tasks).bytes; }),
-          mean_of(epochs, [](const auto& epoch) { return packet_sums(epoch.tasks).rows; })};
+          mean_of(epochs, [](const auto& epoch) { return packet_sums(epoch.tasks).rows; }),
+          mean_of(epochs, [](const auto& epoch) { return packet_sums(epoch.tasks).group_bytes; })};
 }
 
 double mean_lower_bound_seconds(const Topology& topology, std::span<const SimulatedEpoch> epochs) {

@@ -174,7 +174,11 @@ std::string make_summary(const FactorProblem& problem, const FactorPlan& plan) {
 FactorProblem factor_problem(const EpochSetting& setting, std::span<const LayerPlan> layers) {
   const Program program = model_program(planned_model(setting.model, layers), Pass::kTraining);
   FactorProblem problem;
-  for (const PartQuality& part : setting.partition.parts) problem.rows.push_back(part.nodes);
+  const RankMap map = setting.map();
+  for (int rank = 0; rank < map.ranks(); ++rank) {
+    const auto part = static_cast<std::size_t>(map.part_of(rank));
+    problem.rows.push_back(map.share(rank, {0, setting.partition.parts[part].nodes}).size());
+  }
   std::map<Value, int> factors;
   const auto factor = [&](Value value) {
     const auto [place, is_new] = factors.try_emplace(value, std::ssize(problem.factors));

@@ -25,11 +25,12 @@ struct SimTask {
   const char* name = "";
   const char* direction = "";  // "forward", "backward" or ""
   int layer = -1;
-  int rank = -1;         // compute: where; transfer: the sender
-  int destination = -1;  // transfer: the receiver
-  double seconds = 0;    // compute: alone on its rank; delay
-  double bytes = 0;      // transfer
-  double rows = 0;       // transfer: messages in it
+  int rank = -1;          // compute: where; transfer: the sender
+  int destination = -1;   // transfer: the receiver
+  double seconds = 0;     // compute: alone on its rank; delay
+  double bytes = 0;       // transfer
+  double rows = 0;        // transfer: messages in it
+  bool in_group = false;  // transfer: of a conversion, not of messages
   // Transfer: so many packets at once, of equal size, to the ranks from `destination` on, which
   // have the same links from `rank`.
   int packets = 1;

@@ -7,6 +7,7 @@ TrainingPrograms::TrainingPrograms(const ModelConfig& model)
       training(model_program(model, Pass::kTraining)),
       evaluation(model_program(model, Pass::kEvaluation)),
       covers(covers_messages(model, training)),
+      ranks_per_part(model.column_share.ranks),
       training_schedule(schedule(training)),
       evaluation_schedule(schedule(evaluation)),
       blocks_of_scope(training.scopes.size()) {

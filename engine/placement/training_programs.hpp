@@ -9,7 +9,8 @@
 
 namespace atl {
 
-// The programs of a model: the same on all ranks.
+// The programs of a model: the same on all ranks. Where several hold a part, those of the role of
+// its column share: programs of other roles differ in the number of columns of a slice alone.
 struct TrainingPrograms {
   explicit TrainingPrograms(const ModelConfig& model);
 
@@ -17,6 +18,7 @@ struct TrainingPrograms {
   Program training;
   Program evaluation;
   bool covers;  // see covers_messages()
+  int ranks_per_part;
   Schedule training_schedule;
   Schedule evaluation_schedule;
   // The phase of each block of training_schedule, kRest without a span, and the blocks of each

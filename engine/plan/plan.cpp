@@ -50,6 +50,7 @@ Json to_json(const Plan& plan) {
   return {{"format", kFormat},
           {"dataset", dataset},
           {"ranks", plan.ranks},
+          {"group_ranks", plan.group_ranks},
           {"model", plan.model},
           {"partition", to_json(plan.partition)},
           {"layers", layers},
@@ -87,9 +88,14 @@ Plan read_plan(const std::filesystem::path& path) {
     fail_input("{}: field 'ranks' is {}; allowed are 1 to {}", path.string(), plan.ranks,
                kMaxParts);
   }
+  plan.group_ranks = json_field_or<int>(json, "group_ranks", path, 1);
+  if (plan.group_ranks < 1 || plan.ranks % plan.group_ranks != 0) {
+    fail_input("{}: field 'group_ranks' is {}; allowed are divisors of the {} ranks", path.string(),
+               plan.group_ranks, plan.ranks);
+  }
   plan.model = json_field<Json>(json, "model", path);
-  plan.partition =
-      parse_partition_options(json_field<Json>(json, "partition", path), plan.ranks, path);
+  plan.partition = parse_partition_options(json_field<Json>(json, "partition", path),
+                                           plan.ranks / plan.group_ranks, path);
   const Json layers = json_field<Json>(json, "layers", path);
   if (!layers.is_array() || layers.empty()) {
     fail_input("{}: field 'layers' is {}; it must be an array with an object per layer",
@@ -99,6 +105,12 @@ Plan read_plan(const std::filesystem::path& path) {
     plan.layers.push_back(read_layer(layers[l], fmt::format("{}: layer {}", path.string(), l)));
   }
   read_recomputation(json.value("recomputation", Json()), plan.ranks, path, plan.layers);
+  if (plan.group_ranks > 1 && recomputation_of(plan.layers) != nullptr) {
+    fail_input(
+        "{}: field 'recomputation' stands beside 'group_ranks' {}; allowed is it where each rank "
+        "holds a part",
+        path.string(), plan.group_ranks);
+  }
   plan.gradient_sum = parse_sum_route(json.value("gradient_sum", Json()), plan.ranks,
                                       fmt::format("{}: field 'gradient_sum'", path.string()));
   plan.exchange = json.value("exchange", Json());

@@ -19,9 +19,10 @@ struct Plan {
   std::string dataset_checksum;
   std::string shape;  // file of a shape that stood for the dataset; empty: none
   int ranks = 0;
-  Json model;  // options that say what is computed: model, layers, hidden, norm, ...
+  int group_ranks = 1;  // that hold a part together
+  Json model;           // options that say what is computed: model, layers, hidden, norm, ...
 
-  PartitionOptions partition;  // part p is trained by rank p
+  PartitionOptions partition;  // part p is trained by the p-th group of ranks
   std::vector<LayerPlan> layers;
   SumRoute gradient_sum;
   // Options of the exchange mode, by name; null: exact, or quantized by the bits of the layers.

@@ -33,12 +33,40 @@ std::string messages_in_words(const Plan& plan) {
                   number(plan.messages, "bytes") / 1e6, number(plan.messages, "rows"),
                   plan.exchange.is_null() ? "" : fmt::format(" ({})", mode_in_words(plan.exchange)),
                   100 * number(plan.messages, "share"));
+  if (const auto group = json_field_or<double>(plan.messages, "group_bytes", kPlace, 0);
+      group > 0) {
+    text += fmt::format("{:.3f} MB per epoch inside groups of {} ranks that hold a part together\n",
+                        group / 1e6, plan.group_ranks);
+  }
   const Json epochs = json_field<Json>(plan.messages, "epochs", kPlace);
   if (epochs.size() < 2) return text;
   for (const Json& kind : epochs) {
     text += fmt::format("  {:.3g} % of the epochs: {:.1f} ms, {:.3f} MB\n",
                         100 * number(kind, "share_of_epochs"), number(kind, "ms"),
                         number(kind, "bytes") / 1e6);
+  }
+  return text;
+}
+
+// An epoch with the best plan for each number of ranks that hold a part together.
+std::string groups_in_words(const Json& groups, int chosen) {
+  if (groups.empty()) return "";
+  std::string text = fmt::format("\n  {:<18}{:>12}{:>20}{:>20}\n", "ranks of a part", "ms",
+                                 "MB between hosts", "MB within hosts");
+  for (const Json& group : groups) {
+    const auto number = json_field<int>(group, "group_ranks", kSearchPlace);
+    text += fmt::format("  {:<18}", number);
+    if (group.contains("refused")) {
+      text += fmt::format("  {}\n", json_field<std::string>(group, "refused", kSearchPlace));
+      continue;
+    }
+    text += fmt::format("{:>12.1f}{:>20.3f}{:>20.3f}{}\n",
+                        json_field<double>(group, "ms", kSearchPlace),
+                        json_field<double>(group, "bytes_between_hosts", kSearchPlace) / 1e6,
+                        json_field<double>(group, "bytes_within_hosts", kSearchPlace) / 1e6,
+                        group.contains("missing_bytes") ? "  lacks memory"
+                        : number == chosen              ? "  chosen"
+                                                        : "");
   }
   return text;
 }
@@ -74,6 +102,7 @@ std::string to_text(const Plan& plan) {
     }
     text += "\n";
   }
+  text += groups_in_words(list("groups"), plan.group_ranks);
   if (plan.search.contains("gradients")) {
     text += fmt::format("\nOf broadcasting factors instead of summing gradients: {}\n",
                         word(plan.search.at("gradients"), "summary"));

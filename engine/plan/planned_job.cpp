@@ -85,6 +85,7 @@ void follow_plan(const Plan& plan, const PlanChoice& choice, TrainJob& job) {
   TrainOptions& options = job.options;
   options.model = planned_model(std::move(options.model), plan.layers);
   options.gradient_sum = plan.gradient_sum;
+  options.group_ranks = {.number = plan.group_ranks};
   options = with_exchange_of(plan, std::move(options));
   const BitChoice bits =
       planned_exchange(options.exchange_options(), plan.layers).message_bits.bits;

@@ -104,7 +104,7 @@ std::unique_ptr<PendingTransfer> ColumnExchange::begin(const Rule& conversion,
 
 template <typename Copy>
 void ColumnExchange::for_matrices(const Columns& columns, int role, const Copy& copy) const {
-  const ColumnRange range = slice_of(columns, role);
+  const ColumnRange range = columns.slice_of(role, rank_.group->roles());
   if (range.count == 0) return;
   for (std::int64_t k = 0; k < columns.slices.matrices; ++k) {
     copy(ColumnRange{k * columns.of_matrix() + range.first, range.count},
@@ -134,23 +134,14 @@ void ColumnExchange::copy_back(const Columns& columns, int role, ConstMatrixView
   });
 }
 
-ColumnRange ColumnExchange::slice_of(const Columns& columns, int role) const {
-  return column_slice(columns.of_matrix(), role, rank_.group->roles(), columns.slices.unit);
-}
-
-// From one row of a role's slice to the next.
-std::int64_t ColumnExchange::stride_of(const Columns& columns, int role) const {
-  const std::int64_t count = slice_of(columns, role).count;
-  return columns.slices.packed ? columns.slices.matrices * count : padded_columns(count);
-}
-
 std::vector<MatrixView> ColumnExchange::packed_slices(const Columns& columns, std::int64_t rows) {
   const PartGroup& group = *rank_.group;
   std::vector<MatrixView> slices;
   std::int64_t bytes = 0;
   for (int role = 0; role < group.roles(); ++role) {
-    const std::int64_t stride = stride_of(columns, role);
-    const std::int64_t count = columns.slices.matrices * slice_of(columns, role).count;
+    const std::int64_t stride = columns.slice_bytes(role, group.roles()) / bytes_of(columns.dtype);
+    const std::int64_t count =
+        columns.slices.matrices * columns.slice_of(role, group.roles()).count;
     slices.push_back({nullptr, role == group.role() ? 0 : rows, count, stride, columns.dtype});
     bytes += std::ssize(bytes_of_rows(slices.back()));
   }
@@ -168,17 +159,21 @@ std::vector<MatrixView> ColumnExchange::packed_slices(const Columns& columns, st
   return slices;
 }
 
-std::int64_t ColumnExchange::bytes_to_columns(const Columns& columns) const {
-  std::int64_t elements = 0;
-  for (int role = 0; role < rank_.group->roles(); ++role) {
-    if (role != rank_.group->role()) elements += stride_of(columns, role);
+std::int64_t ColumnExchange::Columns::bytes_to_others(int role, int roles) const {
+  std::int64_t bytes = 0;
+  for (int other = 0; other < roles; ++other) {
+    if (other != role) bytes += slice_bytes(other, roles);
   }
-  return shape_.rows.inner * elements * bytes_of(columns.dtype);
+  return bytes;
+}
+
+std::int64_t ColumnExchange::bytes_to_columns(const Columns& columns) const {
+  return shape_.rows.inner * columns.bytes_to_others(rank_.group->role(), rank_.group->roles());
 }
 
 std::int64_t ColumnExchange::bytes_to_rows(const Columns& columns) const {
-  return (shape_.rows.part - shape_.rows.inner) * stride_of(columns, rank_.group->role()) *
-         bytes_of(columns.dtype);
+  return (shape_.rows.part - shape_.rows.inner) *
+         columns.slice_bytes(rank_.group->role(), rank_.group->roles());
 }
 
 // To rows, as much comes in as is sent to columns.

@@ -18,6 +18,17 @@ class ColumnExchange {
     DType dtype = DType::kF32;
 
     std::int64_t of_matrix() const { return all / slices.matrices; }
+    // Those of one matrix that a rank of the group has, of so many ranks.
+    ColumnRange slice_of(int role, int roles) const {
+      return column_slice(of_matrix(), role, roles, slices.unit);
+    }
+    // Bytes of a row of a role's slice.
+    std::int64_t slice_bytes(int role, int roles) const {
+      const std::int64_t count = slice_of(role, roles).count;
+      return bytes_of(dtype) * (slices.packed ? slices.matrices * count : padded_columns(count));
+    }
+    // Those of the slices of all other roles.
+    std::int64_t bytes_to_others(int role, int roles) const;
   };
   // Those of kToColumns or kToRows.
   static Columns columns_of(const Program& program, const Operation& conversion, DType dtype);
@@ -46,9 +57,6 @@ class ColumnExchange {
     std::shared_ptr<const void> values;
   };
 
-  // Those of one matrix that a rank of the group has.
-  ColumnRange slice_of(const Columns& columns, int role) const;
-  std::int64_t stride_of(const Columns& columns, int role) const;
   void columns_of_range(const Columns& columns, ConstMatrixView shares, MatrixView part, Rows rows,
                         const OperationLabel& label);
   void rows_of_range(const Columns& columns, MatrixView part, MatrixView shares, Rows rows,

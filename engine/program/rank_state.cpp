@@ -121,10 +121,8 @@ GraphState::GraphState(const Program& training, const NetworkOptions& options, c
            .weighted = !graph.forward.csr.values.empty()};
   if (rank.group != nullptr) {
     ATOLL_ASSERT(groups.empty(), "{} groups of marginal rows in a shared part", groups.size());
-    shape.rows.part = graph.inner();
-    shape.part_marginal = graph.marginal();
-    shape.marginal = rank.group->share({graph.central, graph.inner()}).size();
-    shape.rows.inner = rank.group->share({0, graph.central}).size() + shape.marginal;
+    const auto [central, marginal] = rank.group->own_rows(graph.central, graph.inner());
+    shape.divide(central.size(), marginal.size());
   }
   for_each_group(groups, graph.central, [&](std::int64_t begin, std::int64_t end) {
     shape.groups.push_back({{begin, end}, in_edges.row_ptr[end] - in_edges.row_ptr[begin]});

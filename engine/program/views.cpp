@@ -2,6 +2,14 @@
 
 namespace atl {
 
+void RankShape::divide(std::int64_t central_share, std::int64_t marginal_share) {
+  ATOLL_ASSERT(groups.empty(), "{} groups of marginal rows in a shared part", groups.size());
+  rows.part = rows.inner;
+  part_marginal = marginal;
+  rows.inner = central_share + marginal_share;
+  marginal = marginal_share;
+}
+
 RowRange RankShape::range_of(Rows range) const {
   if (range.is_marginal_group()) return groups.at(static_cast<std::size_t>(range.group())).rows;
   return range == Rows::kMarginal  ? RowRange{central(), rows.inner}

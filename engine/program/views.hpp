@@ -26,6 +26,8 @@ struct RankShape {
   };
   std::vector<Group> groups = {};
 
+  // From the shape of a whole part to that of a rank whose share of it has so many rows.
+  void divide(std::int64_t central_share, std::int64_t marginal_share);
   // Range of the inner rows; those of computed rows are all that have their place.
   RowRange range_of(Rows range) const;
   // The same of all rows of a part that several ranks hold, which are in no groups.

@@ -220,6 +220,9 @@ SpanWork work_of(RankWork work, const Views& views) {
     return counted(1, sizes.values(), dtype);
   };
   if (work == RankWork::kLoss) return streaming_work({views.in(0), views.out()});
+  // A rank copies its rows with all of their columns, to slices or from them.
+  if (work == RankWork::kToColumns) return streaming_work({views.in(0), views.in(0)});
+  if (work == RankWork::kToRows) return streaming_work({views.out(), views.out()});
   if (work == RankWork::kZeroGradients) return streaming_work({parameters(wide)});
   if (work != RankWork::kStep) return {};
   // Adam reads gradients, and reads and writes values and two moments.

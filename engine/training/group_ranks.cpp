@@ -14,6 +14,7 @@ namespace {
 
 constexpr const char* kPerHost = "host";
 constexpr const char* kAllRanks = "all";
+constexpr const char* kByPlan = "auto";
 constexpr int kMostPerGroup = 1000000;
 
 std::vector<int> divisors_of(int number) {
@@ -24,22 +25,6 @@ std::vector<int> divisors_of(int number) {
   return divisors;
 }
 
-// Ranks of each host, if all hosts have as many and theirs follow one another; else 0.
-int ranks_per_host(Transport& transport) {
-  const std::vector<std::int64_t> hosts = hosts_of_ranks(transport);
-  int each = 1;
-  while (each < transport.size() && hosts[static_cast<std::size_t>(each)] == hosts[0]) ++each;
-  if (transport.size() % each != 0) return 0;
-  for (int rank = 0; rank < transport.size(); ++rank) {
-    for (int other = 0; other < rank; ++other) {
-      const bool same_host =
-          hosts[static_cast<std::size_t>(rank)] == hosts[static_cast<std::size_t>(other)];
-      if (same_host != (rank / each == other / each)) return 0;
-    }
-  }
-  return each;
-}
-
 }  // namespace
 
 std::string to_string(const GroupRanks& ranks) {
@@ -48,6 +33,8 @@ std::string to_string(const GroupRanks& ranks) {
       return kPerHost;
     case GroupRanks::By::kAll:
       return kAllRanks;
+    case GroupRanks::By::kAuto:
+      return kByPlan;
     case GroupRanks::By::kNumber:
       break;
   }
@@ -57,22 +44,34 @@ std::string to_string(const GroupRanks& ranks) {
 GroupRanks parse_group_ranks(const std::string& text) {
   if (text == kPerHost) return {.by = GroupRanks::By::kHost};
   if (text == kAllRanks) return {.by = GroupRanks::By::kAll};
+  if (text == kByPlan) return {.by = GroupRanks::By::kAuto};
   GroupRanks ranks;
   const char* const end = text.data() + text.size();
   const auto [parsed, error] = std::from_chars(text.data(), end, ranks.number);
   if (error != std::errc() || parsed != end || ranks.number < 1 || ranks.number > kMostPerGroup) {
-    fail_option("--group-ranks {}: allowed are whole numbers from 1 to {}, {} and {}", text,
-                kMostPerGroup, kPerHost, kAllRanks);
+    fail_option("--group-ranks {}: allowed are whole numbers from 1 to {}, {}, {} and {}", text,
+                kMostPerGroup, kPerHost, kAllRanks, kByPlan);
   }
   return ranks;
 }
 
 RankMap rank_map(const GroupRanks& wish, Transport& transport) {
-  const int ranks = transport.size();
+  if (wish.by == GroupRanks::By::kAuto) {
+    fail_option(
+        "--group-ranks auto: it is decided by the rates of a machine, which a plan knows; allowed "
+        "here are whole numbers, host and all, or --plan with a plan of atoll plan");
+  }
+  if (wish.by == GroupRanks::By::kHost) return rank_map(wish, hosts_of_ranks(transport));
+  return rank_map(wish, std::vector<std::int64_t>(static_cast<std::size_t>(transport.size()), 0));
+}
+
+RankMap rank_map(const GroupRanks& wish, std::span<const std::int64_t> hosts) {
+  ATOLL_ASSERT(wish.by != GroupRanks::By::kAuto, "decided by a plan");
+  const int ranks = static_cast<int>(hosts.size());
   int each = wish.number;
   if (wish.by == GroupRanks::By::kAll) each = ranks;
   if (wish.by == GroupRanks::By::kHost) {
-    each = ranks_per_host(transport);
+    each = ranks_of_each(hosts);
     if (each == 0) {
       fail_option(
           "--group-ranks host: hosts have different numbers of ranks, or ranks of a host don't "

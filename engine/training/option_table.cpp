@@ -318,15 +318,17 @@ Table machine_options() {
        .value = TrainRow::on_or_off(ATOLL_FIELD(overlap))},
       {.name = "group-ranks",
        .group = "Messages",
-       .help = "Ranks that hold a part of the graph together: a number, host (those of each host) "
-               "or all; they share rows, and columns of what reads neighbours",
+       .help =
+           "Ranks that hold a part of the graph together: a number, host (those of each host) "
+           "or all; they share rows, and columns of what reads neighbours. auto, of atoll plan: "
+           "what takes least time",
        .value = TrainRow::written(ATOLL_FIELD(group_ranks), parse_group_ranks),
        // Rounded rows, and those that are kept, are of slices.
        .recorded =
            [](const TrainOptions& options) {
              return options.group_ranks.any() && options.exchange != kExactMode;
            },
-       .plan = PlanRole::kExcludes},
+       .plan = PlanRole::kFixes},
       {.name = "arrival",
        .group = "Messages",
        .help =

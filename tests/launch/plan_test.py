@@ -273,6 +273,46 @@ class PlanTest(OneFolderTest):
                       result.stderr)
         self.assertNotIn("inf ms", result.stderr)
 
+    def test_ranks_of_a_host_share_a_part_where_the_network_is_slow(self):
+        pairs = machine()
+        del pairs["hosts"][2]
+        pairs["ranks"] = [{**pairs["ranks"][0], "host": host} for host in "aabb"]
+        for host in pairs["hosts"]:
+            host.update(send_mbit_per_s=20, receive_mbit_per_s=20)
+        pairs["links"]["within_island"] = {"latency_us": 1, "gbit_per_s": 80}
+        write(self.path("pairs.json"), json.dumps(pairs))
+        # With few layers it would recompute halo rows.
+        deep = ["--layers", "5", "--hidden", "64", "--norm", "batch"]
+        plan = ["plan", "data", "--topology", "pairs.json", *deep, "--out", "pairs-plan.json"]
+        train = ["train", "data", *deep, "--transport", "local", "--ranks", "4", "--backend", "cpu",
+                 "--threads", "1", "--epochs", "5"]
+        text = self.succeed(*plan)
+        found = self.plan("pairs-plan.json")
+        self.assertEqual(found["group_ranks"], 2)
+        groups = {group["group_ranks"]: group for group in found["search"]["groups"]}
+        self.assertEqual(list(groups), [1, 2, 4])
+        self.assertEqual(groups[2]["ms"], min(group["ms"] for group in groups.values()))
+        self.assertRegex(text, r"\n  2 .*  chosen\n")
+        self.assertIn("inside groups of 2 ranks", self.succeed("plan", "explain", "pairs-plan.json"))
+        result = run([*train, "--plan", "pairs-plan.json", "--plan-trial", "0", "--run-dir",
+                      "pairs"], self.folder)
+        self.assertIn("groups of 2 ranks hold a part together", result.stderr)
+        self.succeed(*train, "--run-dir", "alone")
+        for a, b in zip(self.losses("pairs"), self.losses("alone")):
+            self.assertAlmostEqual(a / b, 1, delta=1e-3)
+        self.assertRegex(self.succeed("program", "data", *deep, "--plan", "pairs-plan.json"),
+                         r"the share of one of 2 ranks that hold \d+ nodes")
+        self.assertIn("--group-ranks excludes --plan",
+                      self.refuse(*train, "--plan", "pairs-plan.json", "--group-ranks", "2"))
+        # One number was asked for, or other options leave one.
+        self.succeed(*plan, "--group-ranks", "1")
+        self.assertEqual(self.plan("pairs-plan.json")["group_ranks"], 1)
+        self.assertIn("4 ranks can't be divided into groups of 3; allowed are 1, 2, 4",
+                      self.refuse(*plan, "--group-ranks", "3"))
+        self.assertIn("4 numbers for 2 parts", self.succeed(*plan, "--weights", "1,1,1,2"))
+        self.assertEqual(self.plan("pairs-plan.json")["group_ranks"], 1)
+        self.assertIn("--group-ranks auto", self.refuse(*train, "--group-ranks", "auto"))
+
     def test_what_waits_in_host_memory_is_not_counted(self):
         """On GPUs; a topology with a processor is refused, as training would be."""
         gpus = machine()

@@ -48,6 +48,38 @@ class ShapeTest(OneFolderTest):
         self.succeed("plan", *words, "--topology", "machine.json", *MODEL, "--out", "plan.json")
         return read(self.folder, "plan.json")
 
+    def test_shapes_with_fewer_parts_are_for_groups_of_ranks(self):
+        pairs = {**machine(), "hosts": [{"name": name, "send_mbit_per_s": 20,
+                                         "receive_mbit_per_s": 20} for name in "ab"],
+                 "links": {"between_hosts": {"latency_us": 20, "gbit_per_s": 1},
+                           "within_island": {"latency_us": 1, "gbit_per_s": 80}}}
+        pairs["ranks"] = [{**pairs["ranks"][0], "host": host} for host in "aabb"]
+        write(os.path.join(self.folder, "pairs.json"), json.dumps(pairs))
+        for parts in (2, 4):
+            self.succeed("partition", "data", "--parts", str(parts), "--shape-out",
+                         f"of-{parts}.json")
+        # With few layers it would recompute halo rows.
+        deep = ["--layers", "5", "--hidden", "64", "--norm", "batch"]
+        common = ["--topology", "pairs.json", *deep, "--out", "pairs-plan.json"]
+        alone = ["plan", "--shape", "alone=of-4.json", *common]
+        together = ["plan", "--shape", "together=of-2.json", *common]
+        both = [*alone, "--shape", "together=of-2.json"]
+        text = self.succeed(*both)
+        plan = read(self.folder, "pairs-plan.json")
+        self.assertEqual(plan["group_ranks"], 2, text)
+        ms = {group["group_ranks"]: group["ms"] for group in plan["search"]["groups"]}
+        self.assertEqual(list(ms), [1, 2, 4])
+        # As with the dataset, which is cut in the same way.
+        self.succeed("plan", "data", "--topology", "pairs.json", *deep, "--group-ranks", "2",
+                     "--out", "data-plan.json")
+        self.assertEqual(read(self.folder, "data-plan.json")["predicted_ms"], ms[2])
+        # Without a search, as training would be with the first one.
+        for command, group_ranks in ((both, 1), (together, 2)):
+            self.succeed(*command, "--search", "none")
+            self.assertEqual(read(self.folder, "pairs-plan.json")["group_ranks"], group_ranks)
+        self.assertIn("found shapes for 2, 4; allowed are these, or --shape with 4 parts",
+                      self.refuse(*together, "--group-ranks", "1"))
+
     def test_a_plan_from_a_shape_is_that_from_the_dataset(self):
         for name, cut in (("equal", []), ("uneven", ["--weights", "1,2,3", "--method", "random"])):
             with self.subTest(cut=name):

@@ -27,7 +27,7 @@ def strike(case, job, seconds, ranks, watched="run"):
     `watched`. None if the job ended before that."""
     number = case.random.choice(SIGNALS)
     target = case.random.choice(["rank", "launcher", "all"]) if ranks else "launcher"
-    rank = case.random.randrange(RANKS)
+    rank = case.random.randrange(ranks or RANKS)
     again = case.random.random() < 0.2
     moment = case.random.uniform(0, seconds)
     changes = case.random.randint(1, 30)

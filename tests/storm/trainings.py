@@ -19,7 +19,7 @@ MODELS = {
              "--eval-every", "3", "--weight-decay", "1e-4"],
 }
 EXCHANGES = {"exact": [], "adaptive": ["--exchange", "quantized", "--bits", "adaptive"]}
-# Modes that keep rows from epoch to epoch, draw messages or cut anew.
+# Modes that keep rows from epoch to epoch, draw messages or cut anew; ranks that hold one part.
 KEEPING = {
     "stale": ["--exchange", "stale", "--shift", "on"],
     "sampled": ["--exchange", "sampled"],
@@ -32,7 +32,10 @@ KEEPING = {
     "repartitioned": ["--exchange", "none", "--repartition-every", "3", "--coverage-weights", "on"],
     "blocks": ["--blocks", "3", "--blocks-until", "150", "--bits", "8"],
     "local": ["--exchange", "compensated", "--local-until", "150", "--repartition-every", "30"],
+    "together": ["--group-ranks", "all", "--average-weights", "0.9"],
+    "groups": ["--group-ranks", "2", "--exchange", "compensated"],
 }
+RANKS_OF = {"groups": 4}  # else RANKS
 TRANSPORTS = ("mpi", "local")
 NAMES = [(model, exchange, transport) for model in MODELS for exchange in EXCHANGES
          for transport in TRANSPORTS]
@@ -55,12 +58,13 @@ class Training:
         self.name = f"{model}-{exchange}-{transport}"
         self.folder = folder
         self.data = "data-directed" if model == "sage" else "data"
-        self.ranks = RANKS if transport == "mpi" else 0
+        ranks = RANKS_OF.get(exchange, RANKS)
+        self.ranks = ranks if transport == "mpi" else 0
         self.options = ["train", self.data, "--layers", "2", "--hidden", "16", "--threads", "1",
                         "--epochs", str(EPOCHS), *MODELS[model], *EXCHANGES[exchange]]
         if exchange in MEASURING:
             self.options += ["--calibration", f"../base/calibration-{model}.json"]
-        self.transport = [] if self.ranks else ["--transport", "local", "--ranks", str(RANKS)]
+        self.transport = [] if self.ranks else ["--transport", "local", "--ranks", str(ranks)]
         # An uninterrupted run, from a dataset folder that has not been cut.
         self.reference = os.path.join(os.path.dirname(folder), f"reference-{self.name}")
         os.makedirs(self.reference)

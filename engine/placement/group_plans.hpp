@@ -1,0 +1,54 @@
+// How many ranks hold a part of the graph together, as a decision above those of a plan space: each
+// number has cuts and programs of its own, so each has a space, and the best of their plans counts
+// (docs/groups.md).
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "engine/placement/plan_search.hpp"
+
+namespace atl {
+
+// Where its ranks are: &Device::host or &Device::island of each.
+std::vector<std::int64_t> places_of(const Topology& topology, int Device::*place);
+// Numbers worth trying, ascending: 1, the ranks of each island, those of each host, all.
+std::vector<int> group_sizes(const Topology& topology);
+// The machine as a cut for groups of so many ranks sees it: each group as one rank, as fast as its
+// ranks together.
+Topology group_topology(const Topology& topology, int ranks_per_part);
+
+// Plans with one number of ranks that hold a part together.
+class GroupPlans {
+ public:
+  struct Setting {
+    std::vector<CutCandidate> cuts;  // parts of which each is on so many ranks
+    std::vector<int> bits;
+    PhaseCorrections corrections;
+    int start_bits = 32;
+    PlannedMessages messages;
+  };
+  // `topology` must outlive it. model: of one rank alone. Throws Error{kOption} if ranks can't
+  // share parts of this model.
+  GroupPlans(const Topology& topology, ModelConfig model, int ranks_per_part, Setting setting);
+
+  int ranks_per_part() const { return model_->column_share.ranks; }
+  PlanSpace& space() { return *space_; }
+  const SearchResult& found() const { return found_; }
+  void search(const PlanRequest& request) { found_ = find_plan(*space_, request); }
+
+ private:
+  // The space refers to both.
+  std::unique_ptr<ModelConfig> model_;
+  std::unique_ptr<std::vector<CutCandidate>> cuts_;
+  std::unique_ptr<PlanSpace> space_;
+  SearchResult found_;
+};
+
+// The number that was found best, as `search` of its plan says it beside the others: the first of
+// `all` is what training does without a plan. Throws Error{kMemory} if no plan fits.
+// refused: other numbers, and why they are not among them.
+Plan best_plan(std::span<GroupPlans> all, const Topology& topology, const PlanRequest& request,
+               const std::map<int, std::string>& refused, std::size_t& best);
+
+}  // namespace atl
