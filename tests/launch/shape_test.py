@@ -80,6 +80,17 @@ class ShapeTest(OneFolderTest):
         self.assertIn("found shapes for 2, 4; allowed are these, or --shape with 4 parts",
                       self.refuse(*together, "--group-ranks", "1"))
 
+    def test_how_many_ranks_of_a_cluster_should_hold_a_part(self):
+        shapes = [word for parts in (64, 8) for word in
+                  ("--shape", os.path.join(EXAMPLES, f"papers100m-{parts}-parts.json"))]
+        for bits, chosen in (([], 8), (["--exchange", "quantized", "--bits", "4"], 1)):
+            self.succeed("plan", *shapes, "--topology", os.path.join(EXAMPLES, "cluster-8x8.json"),
+                         "--model", "gcn", "--norm", "batch", *bits, "--out", "papers.json")
+            plan = read(self.folder, "papers.json")
+            self.assertEqual(plan["group_ranks"], chosen)
+            self.assertEqual([group["group_ranks"] for group in plan["search"]["groups"]],
+                             [1, 8, 64])
+
     def test_a_plan_from_a_shape_is_that_from_the_dataset(self):
         for name, cut in (("equal", []), ("uneven", ["--weights", "1,2,3", "--method", "random"])):
             with self.subTest(cut=name):
