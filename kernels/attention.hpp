@@ -24,14 +24,15 @@ enum class AttentionScore : std::uint8_t {
 };
 const char* to_string(AttentionScore score);  // "additive", "gatv2", "dot"
 
-// Dropout of coefficients: that of edge j -> i in head h uses half-word h % 8 of the block of row
-// (i | (h / 8) << 32), column block j, where i and j are global ids. So it does not depend on
-// ranks; parallel edges fall together.
+// Dropout of coefficients: that of edge j -> i in head h of all uses half-word h % 8 of the block
+// of row (i | (h / 8) << 32), column block j, where i and j are global ids. So it does not depend
+// on ranks; parallel edges fall together.
 struct AttentionDropout {
   RandomKey key;
   DropoutThreshold rate{65536, 1.0F};
   std::span<const GlobalId> row_ids;  // of the operator's rows, all of them
   std::span<const GlobalId> col_ids;  // of its columns
+  std::int64_t first_head = 0;        // of the operation's heads, among all
   const EpochState* state = nullptr;  // as in DropoutSpec
 
   bool active() const { return rate.threshold != 65536; }

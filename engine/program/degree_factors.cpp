@@ -22,21 +22,22 @@ std::vector<double> degrees(const CsrView& csr, std::int64_t inner, bool with_se
 
 }  // namespace
 
-DegreeFactors::DegreeFactors(Backend& backend, Queue& queue, const LocalGraphView& graph,
-                             bool with_self) {
-  std::vector<LocalId> rows;
-  std::vector<float> sources;
-  std::vector<float> targets;
-  for (std::int64_t i = 0; i < graph.inner(); ++i) rows.push_back(static_cast<LocalId>(i));
-  for (const double degree : degrees(graph.backward.csr, graph.inner(), with_self)) {
-    sources.push_back(static_cast<float>(1 / std::sqrt(degree)));
-  }
-  for (const double degree : degrees(graph.forward.csr, graph.inner(), with_self)) {
-    targets.push_back(static_cast<float>(std::sqrt(degree)));
-  }
-  counting_ = {backend, queue, std::move(rows)};
-  of_sources_ = {backend, queue, std::move(sources)};
-  of_targets_ = {backend, queue, std::move(targets)};
+DegreeFactors::DegreeFactors(const Rank& rank, const LocalGraphView& graph, bool with_self) {
+  const auto of_own_rows = [&](std::vector<double> factors) {
+    if (rank.group != nullptr) {
+      factors = rank.group->of_own_rows(std::span<const double>(factors), graph.central, 1);
+    }
+    return std::vector<float>(factors.begin(), factors.end());
+  };
+  std::vector<double> sources = degrees(graph.backward.csr, graph.inner(), with_self);
+  for (double& factor : sources) factor = 1 / std::sqrt(factor);
+  std::vector<double> targets = degrees(graph.forward.csr, graph.inner(), with_self);
+  for (double& factor : targets) factor = std::sqrt(factor);
+  of_sources_ = {rank.backend, rank.queue, of_own_rows(std::move(sources))};
+  of_targets_ = {rank.backend, rank.queue, of_own_rows(std::move(targets))};
+  std::vector<LocalId> rows(of_sources_.span().size());
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<LocalId>(i);
+  counting_ = {rank.backend, rank.queue, std::move(rows)};
 }
 
 }  // namespace atl

@@ -1,7 +1,8 @@
-// Roots of how many edges the inner nodes of a rank have, by which rows are multiplied before and
-// after attention.
+// Roots of how many edges the inner nodes of a rank have, or those of its share of a part, by which
+// rows are multiplied before and after attention.
 #pragma once
 
+#include "engine/exchange/rank.hpp"
 #include "engine/tensor/tensor.hpp"
 #include "partition/local_graph.hpp"
 
@@ -18,7 +19,7 @@ class DegreeFactors {
   DegreeFactors() = default;
   // Edges are counted as attention goes along them, parallel ones each: with_self, a node has one
   // edge to itself, whether the graph has it or not. At least 1.
-  DegreeFactors(Backend& backend, Queue& queue, const LocalGraphView& graph, bool with_self);
+  DegreeFactors(const Rank& rank, const LocalGraphView& graph, bool with_self);
 
   DegreeViews views() const { return {counting_.span(), of_sources_.span(), of_targets_.span()}; }
 

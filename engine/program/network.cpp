@@ -494,7 +494,8 @@ void Network::run_call(const Execution& execution, RankViews& views, Runner& run
   const Operation& op = views.op();
   if (op.rule->reach == Reach::kBeside) return run_copy(views);
   // An empty slice leaves nothing to compute, but others wait for conversions.
-  const bool is_empty = op.columns == 0 && op.rule->has_rows && op.rule->reach != Reach::kGroup;
+  const bool has_columns = op.rule->has_rows || op.rule->part != Part::kNone;
+  const bool is_empty = op.columns == 0 && has_columns && op.rule->reach != Reach::kGroup;
   if (is_empty && rank_.group != nullptr) return;
   rank_.backend.set_request(op.rule->name);
   lower(views, runner);

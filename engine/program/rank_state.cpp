@@ -105,7 +105,7 @@ GraphState::GraphState(const Program& training, const NetworkOptions& options, c
   for (const Operation& op : training.operations) {
     const auto* scale = std::get_if<DegreeScale>(&op.attributes);
     if (scale == nullptr || degree_factors.contains(scale->with_self)) continue;
-    degree_factors[scale->with_self] = {rank.backend, rank.queue, graph, scale->with_self};
+    degree_factors[scale->with_self] = {rank, graph, scale->with_self};
   }
   const std::int64_t edges = in_edges.nnz();
   shape = {.rows = {.inner = graph.inner(),
@@ -246,6 +246,7 @@ AttentionDropout RankViews::dropout_of_edges(const AttentionOptions& options) co
           .rate = dropout_threshold(options.dropout),
           .row_ids = ids.first(static_cast<std::size_t>(rows().of_part())),
           .col_ids = ids,
+          .first_head = op().first_head,
           .state = round_.state};
 }
 

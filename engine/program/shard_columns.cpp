@@ -25,21 +25,24 @@ bool is_one_of(const Operation& op, const std::array<const Rule*, kCount>& rules
 }
 
 // Whether each of its columns depends on that column of what it reads, and on nothing of the graph
-// but edges.
+// but edges and their features.
 bool works_by_columns(const Operation& op) {
   constexpr std::array kRules = {&rules::kAggregate,     &rules::kAggregateRelations,
                                  &rules::kRelationsHalo, &rules::kRelationsSources,
                                  &rules::kPool,          &rules::kPoolTargets,
                                  &rules::kPoolSlope,     &rules::kPoolHalo,
-                                 &rules::kPoolSources};
+                                 &rules::kPoolSources,   &rules::kAggregateEdges,
+                                 &rules::kEdgesHalo,     &rules::kEdgesSources,
+                                 &rules::kEdgesTerms};
   return is_one_of(op, kRules);
 }
 
 // The same of the columns of each head.
 bool works_by_heads(const Operation& op) {
   constexpr std::array kRules = {
-      &rules::kAttend,        &rules::kCoefficients, &rules::kAttendTargets,   &rules::kAttendHalo,
-      &rules::kAttendSources, &rules::kHeadDots,     &rules::kHeadDotsBackward};
+      &rules::kAttend,           &rules::kCoefficients,  &rules::kAttendTargets,
+      &rules::kAttendHalo,       &rules::kAttendSources, &rules::kHeadDots,
+      &rules::kHeadDotsBackward, &rules::kEdgeScores,    &rules::kEdgeScoresGradient};
   return is_one_of(op, kRules);
 }
 
@@ -83,14 +86,13 @@ class Sharding {
     ATOLL_ASSERT(op.decided == Decisions{} && (op.tail.absent() || !may_be_sliced),
                  "{} is fused already", op.rule->name);
     const int layer = program_.scope_of(v).layer;
-    const bool reads_edges = op.reads(GraphData::kEdgeFeatures) ||
-                             op.reads(GraphData::kMeanEdgeFeatures) ||
-                             std::holds_alternative<DegreeScale>(op.attributes);
-    if (reads_edges || (reads_neighbours(op) && !works_by_columns(op) && !works_by_heads(op))) {
+    const bool reads_edges =
+        op.reads(GraphData::kEdgeFeatures) || op.reads(GraphData::kMeanEdgeFeatures);
+    const bool reads_graph = reads_neighbours(op) || reads_edges;
+    if (reads_graph && !works_by_columns(op) && !works_by_heads(op)) {
       fail_option(
           "--group-ranks {}: layer {} of the model needs more of the graph than edges and a slice "
-          "of its rows ('{}'); allowed are models without features of edges and --attention-norm "
-          "none, or --group-ranks 1",
+          "of its rows ('{}'); allowed are models without it, or --group-ranks 1",
           share_.ranks, layer, op.rule->name);
     }
     if (!works_by_heads(op)) return;
@@ -102,12 +104,6 @@ class Sharding {
           "--group-ranks 1",
           share_.ranks, layer, heads, heads == 1 ? "" : "s", share_.ranks);
     }
-    const auto* options = std::get_if<AttentionOptions>(&op.attributes);
-    if (options == nullptr || options->dropout == 0) return;
-    fail_option(
-        "--group-ranks {}: --attention-dropout {} found, which is drawn by the number of a head "
-        "among all; allowed is 0, or --group-ranks 1",
-        share_.ranks, options->dropout);
   }
 
   // Heads of attention whose columns it works on; 0: it is none.
@@ -212,10 +208,12 @@ class Sharding {
     by_columns_ = best;
   }
 
-  // This rank's columns, of those of a value that is divided so.
+  // This rank's columns, of those of one matrix of a value that is divided so, and of all.
+  ColumnRange own_slice(std::int64_t columns, const Slices& slices) const {
+    return column_slice(columns / slices.matrices, share_.role, share_.ranks, slices.unit);
+  }
   std::int64_t own_columns(std::int64_t columns, const Slices& slices) const {
-    return slices.matrices *
-           column_slice(columns / slices.matrices, share_.role, share_.ranks, slices.unit).count;
+    return slices.matrices * own_slice(columns, slices).count;
   }
   // Those of a value that `reader` reads, or that it is itself.
   static Slices slices_of(const Operation& value, const Operation& reader, std::int64_t heads) {
@@ -243,6 +241,7 @@ class Sharding {
                       .attributes = slices,
                       .packed = op.packed,
                       .wide = op.wide};
+    take_parameters(op, own_slice(op.columns, slices));
     op.columns = own_columns(op.columns, slices);
     for (Value& input : op.inputs) input = in_columns(input, op, heads);
     if (op.rows_of() == RowsOf::kNodes) op.rows = RowsOf::kPart;
@@ -253,12 +252,18 @@ class Sharding {
     rows_[index(v)] = append(std::move(to_rows));
   }
 
+  // Gradients of what it reads are summed over all ranks: each adds those of its own columns.
+  static void take_parameters(Operation& op, ColumnRange own) {
+    if (op.parameter < 0 && op.second_parameter < 0) return;
+    op.first_column = own.first;
+    op.columns_read = own.count;
+  }
+
   void take_heads(Operation& op, std::int64_t heads) const {
     const ColumnRange own = column_slice(heads, share_.role, share_.ranks, /*unit=*/1);
     if (auto* options = std::get_if<AttentionOptions>(&op.attributes)) {
       options->heads = static_cast<int>(own.count);
     }
-    if (op.parameter < 0) return;
     op.first_head = own.first;
     op.heads_read = own.count;
   }

@@ -45,6 +45,10 @@ MatrixView heads_read(const Operation& op, MatrixView all) {
   return all.rows_in({op.first_head, op.first_head + op.heads_read});
 }
 
+MatrixView columns_read(const Operation& op, MatrixView all) {
+  return op.columns_read == 0 ? all : all.columns_in(op.first_column, op.columns_read);
+}
+
 }  // namespace
 
 ConstMatrixView Views::row_parameter(int number) const {
@@ -54,6 +58,12 @@ ConstMatrixView Views::row_parameter(int number) const {
 MatrixView Views::row_gradient(int number) const {
   return flat(heads_read(op(), gradient(number)));
 }
+
+ConstMatrixView Views::edge_parameter(int number) const {
+  return columns_read(op(), parameter(number));
+}
+
+MatrixView Views::edge_gradient(int number) const { return columns_read(op(), gradient(number)); }
 
 RowRange Views::weight_range() const {
   const std::int64_t first = op().as<Product>().first_row;

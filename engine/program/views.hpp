@@ -34,10 +34,12 @@ struct RankShape {
   RowRange range_of_part(Rows range) const;
   std::int64_t edges_in(Rows range) const;
   std::int64_t central() const { return rows.inner - marginal; }
-  // The first edge of a row where a range begins or ends.
+  // The first edge of a row where a range of those that have edges begins or ends.
   std::int64_t first_edge(std::int64_t row) const {
-    ATOLL_ASSERT(row == 0 || row == central() || row == rows.inner, "row {}", row);
-    return row == 0 ? 0 : row == rows.inner ? rows.edges : rows.edges - marginal_edges;
+    const std::int64_t end = rows.of_part();
+    const std::int64_t first_marginal = end - (rows.part > 0 ? part_marginal : marginal);
+    ATOLL_ASSERT(row == 0 || row == first_marginal || row == end, "row {}", row);
+    return row == 0 ? 0 : row == end ? rows.edges : rows.edges - marginal_edges;
   }
 };
 
@@ -144,9 +146,10 @@ class Views {
   // The inner rows, or the pairs, of the call.
   RowRange range() const {
     const RowsOf rows_of = op().rows_of();
-    return rows_of == RowsOf::kPairs  ? RowRange{0, rows().pairs}
-           : rows_of == RowsOf::kPart ? shape_.range_of_part(call_.rows)
-                                      : shape_.range_of(call_.rows);
+    const bool of_part = rows_of == RowsOf::kPart || (rows_of == RowsOf::kEdges && rows().part > 0);
+    return rows_of == RowsOf::kPairs ? RowRange{0, rows().pairs}
+           : of_part                 ? shape_.range_of_part(call_.rows)
+                                     : shape_.range_of(call_.rows);
   }
 
   // The value that an operation reads, which of computed rows may be another one.
@@ -181,6 +184,10 @@ class Views {
   // reads.
   ConstMatrixView row_parameter(int number) const;
   MatrixView row_gradient(int number) const;
+  // A weight or bias of features of edges, and its gradient: the columns that the operation
+  // reads.
+  ConstMatrixView edge_parameter(int number) const;
+  MatrixView edge_gradient(int number) const;
   // Rows of its weight that a product reads, or whose gradient it adds to.
   RowRange weight_range() const;
 

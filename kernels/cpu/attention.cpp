@@ -266,14 +266,20 @@ void draw_factors(const Attending& a, std::int64_t i, std::span<const std::int32
   constexpr std::int64_t kHeadsPerBlock = 8;
   const AttentionDropout& dropout = a.spec->dropout;
   const auto target = static_cast<std::uint64_t>(to_index(dropout.row_ids[i]));
-  for (std::int64_t first = 0; first < a.shape.heads; first += kHeadsPerBlock) {
-    const std::uint64_t row = target | static_cast<std::uint64_t>(first / kHeadsPerBlock) << 32U;
+  // By number among all heads.
+  const std::int64_t own = dropout.first_head;
+  const std::int64_t last = own + a.shape.heads;
+  for (std::int64_t block = own / kHeadsPerBlock; block * kHeadsPerBlock < last; ++block) {
+    const std::uint64_t row = target | static_cast<std::uint64_t>(block) << 32U;
+    const std::int64_t first = std::max(own, block * kHeadsPerBlock);
+    const std::int64_t end = std::min(last, (block + 1) * kHeadsPerBlock);
     for (std::size_t e = 0; e < sources.size(); ++e) {
       const auto source = static_cast<std::uint32_t>(to_index(dropout.col_ids[sources[e]]));
       const PhiloxBlock drawn = random_block(a.key, row, source);
-      for (std::int64_t h = first; h < std::min(a.shape.heads, first + kHeadsPerBlock); ++h) {
-        const std::uint32_t half = dropout_half_word(drawn, static_cast<std::uint32_t>(h - first));
-        factors[h * a.shape.lanes() + static_cast<std::int64_t>(e)] =
+      for (std::int64_t h = first; h < end; ++h) {
+        const std::uint32_t half =
+            dropout_half_word(drawn, static_cast<std::uint32_t>(h % kHeadsPerBlock));
+        factors[(h - own) * a.shape.lanes() + static_cast<std::int64_t>(e)] =
             half < dropout.rate.threshold ? dropout.rate.scale : 0.0F;
       }
     }

@@ -74,6 +74,7 @@ struct AttentionArgs {
   int row_lanes;       // lanes of a row: 32, or fewer of narrow ones
   std::int64_t tiles;  // warps that share a head's columns
   std::uint32_t threshold;
+  std::int64_t heads_before;  // that dropout counts
   float dropout_scale;
   RandomKey key;
   const EpochState* state;
@@ -133,6 +134,7 @@ AttentionArgs<T> attention_args(const SparseOperator& op, ConstMatrixView z, Con
   a.with_self = spec.with_self;
   a.threshold = spec.dropout.rate.threshold;
   if (spec.dropout.active()) {
+    a.heads_before = spec.dropout.first_head;
     a.dropout_scale = spec.dropout.rate.scale;
     a.key = spec.dropout.key;
     a.state = spec.dropout.state;
@@ -291,21 +293,25 @@ template <typename T, int kUnit, int kUnits, bool kNarrow>
 __device__ unsigned kept_heads(const AttentionArgs<T>& a,
                                const HeadLane<kUnit, kUnits, kNarrow>& at, const RandomKey& key,
                                std::int64_t row, std::int32_t source) {
-  const auto first = static_cast<std::uint64_t>(at.first_head(a));
-  const std::int64_t heads = min(std::int64_t{a.row_lanes / a.team}, a.heads - at.first_head(a));
+  const auto first = static_cast<std::uint64_t>(a.heads_before + at.first_head(a));
+  const int heads =
+      static_cast<int>(min(std::int64_t{a.row_lanes / a.team}, a.heads - at.first_head(a)));
   const auto column = static_cast<std::uint32_t>(a.col_ids[source < 0 ? ~source : source]);
+  // Heads of the first block that come before.
+  const int passed = static_cast<int>(first % 8);
   unsigned kept = 0;
-  for (int from = 0; from < heads; from += 8) {
+  for (int from = 0; from < passed + heads; from += 8) {
     const std::uint64_t octet = first / 8 + static_cast<std::uint64_t>(from / 8);
     const PhiloxBlock block =
         random_block(key, static_cast<std::uint64_t>(a.row_ids[row]) | octet << 32U, column);
+    unsigned bits = 0;
 #pragma unroll
     for (std::uint32_t h = 0; h < 8; ++h) {
-      const unsigned keeps = dropout_half_word(block, h) < a.threshold ? 1U : 0U;
-      kept |= keeps << (static_cast<unsigned>(from) + h);
+      bits |= (dropout_half_word(block, h) < a.threshold ? 1U : 0U) << h;
     }
+    kept |= from == 0 ? bits >> passed : bits << (from - passed);
   }
-  return kept >> static_cast<unsigned>(first % 8);
+  return kept;
 }
 
 // body(k, held, first, here): the k-th edge of the row and those behind it, `here` of them and at

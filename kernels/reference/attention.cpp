@@ -113,11 +113,12 @@ std::vector<double> attention_weights(const AttentionSpec& attention, ConstMatri
   return weights;
 }
 
-// The factors by which dropout multiplies alpha of each edge of row i.
+// The factors by which dropout multiplies alpha of each edge of row i in a head of the operation.
 std::vector<double> kept_factors(const AttentionDropout& dropout, std::int64_t i,
-                                 const std::vector<AttendedEdge>& edges, std::int64_t head) {
+                                 const std::vector<AttendedEdge>& edges, std::int64_t own_head) {
   std::vector<double> factors(edges.size(), 1);
   if (!dropout.active()) return factors;
+  const std::int64_t head = dropout.first_head + own_head;
   const std::uint64_t row = static_cast<std::uint64_t>(to_index(dropout.row_ids[i])) |
                             static_cast<std::uint64_t>(head / 8) << 32U;
   for (std::size_t k = 0; k < edges.size(); ++k) {

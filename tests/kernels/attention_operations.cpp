@@ -65,7 +65,11 @@ AttentionInputs upload_attention(Harness& h, const TestGraph& graph, std::int64_
   in.spec.heads = heads_of(cols, which.heads);
   in.spec.slope = 0.2;
   in.spec.with_self = which.with_self;
-  if (which.dropout) in.spec.dropout = attention_dropout(h, graph.rows, graph.cols);
+  if (which.dropout) {
+    in.spec.dropout = attention_dropout(h, graph.rows, graph.cols);
+    // As where several ranks share the heads.
+    if (!which.with_self) in.spec.dropout.first_head = 5;
+  }
   in.z = h.input(graph.cols, cols, random_floats(graph.cols * cols, 1));
   if (which.score == AttentionScore::kAdditive) {
     in.t = h.input<float>(graph.rows, in.spec.heads, random_floats(graph.rows * in.spec.heads, 2));

@@ -202,40 +202,51 @@ TEST_P(LiteralAttention, DotIsDividedByTheRootOfColumns) {
   expect_close(h.download(y), {0.75, 7, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9}, 1e-6, "y");
 }
 
-// One edge has alpha = 1; nine heads take a second random block.
-TEST_P(LiteralAttention, DropoutOfCoefficients) {
-  Harness h(GetParam());
-  constexpr std::int64_t kHeads = 9;
+// One edge has alpha = 1; nine heads take a second random block, and 40 more than a warp has.
+void expect_dropout_of_coefficients(const std::string& backend, std::int64_t heads,
+                                    std::int64_t first_head) {
+  Harness h(backend);
   const RandomKey key{5, RandomStream::kAttentionDropout, 1, 0};
   RandomKey now = key;
   now.epoch = 6;
   AttentionSpec spec;
   spec.score = AttentionScore::kDot;
-  spec.heads = kHeads;
+  spec.heads = heads;
   spec.dropout = {.key = key,
                   .rate = dropout_threshold(0.5),
                   .row_ids = h.input_span<GlobalId>({GlobalId{70}}),
                   .col_ids = h.input_span<GlobalId>({GlobalId{70}, GlobalId{90}}),
+                  .first_head = first_head,
                   .state = h.epoch_state({.epoch = 6})};
   SparseOperator op;
   op.rows = 1;
   op.cols = 2;
   op.row_ptr = h.input_span<std::int64_t>({0, 1});
   op.col_idx = h.input_span<std::int32_t>({1});
-  const MatrixView y = h.output(1, kHeads);
+  const auto count = static_cast<std::size_t>(heads);
+  const MatrixView y = h.output(1, heads);
   h.backend().run(h.queue(), kernels::Attend{op,
                                              {0, 1},
-                                             h.input(2, kHeads, std::vector<float>(2 * kHeads, 3)),
-                                             h.input(1, kHeads, std::vector<float>(kHeads, 1)),
+                                             h.input(2, heads, std::vector<float>(2 * count, 3)),
+                                             h.input(1, heads, std::vector<float>(count, 1)),
                                              spec,
                                              y});
   std::vector<double> expected;
-  for (std::uint32_t head = 0; head < kHeads; ++head) {
-    const std::uint64_t row = head < 8 ? 70 : 70 | std::uint64_t{1} << 32U;
+  for (std::int64_t head = first_head; head < first_head + heads; ++head) {
+    const std::uint64_t row = 70 | static_cast<std::uint64_t>(head / 8) << 32U;
     const PhiloxBlock block = random_block(now, row, 90);
-    expected.push_back(dropout_half_word(block, head % 8) < 32768 ? 6 : 0);
+    const std::uint32_t half = dropout_half_word(block, static_cast<std::uint32_t>(head % 8));
+    expected.push_back(half < 32768 ? 6 : 0);
   }
   expect_close(h.download(y), expected, 1e-6, "y");
+}
+TEST_P(LiteralAttention, DropoutOfCoefficients) {
+  for (const std::int64_t heads : {9, 40}) {
+    for (const std::int64_t first : {0, 3, 8, 13}) {
+      SCOPED_TRACE(fmt::format("{} heads behind {}", heads, first));
+      expect_dropout_of_coefficients(GetParam(), heads, first);
+    }
+  }
 }
 
 TEST_P(LiteralAttention, PairDots) {

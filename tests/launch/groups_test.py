@@ -46,8 +46,10 @@ class GroupsTest(OneFolderTest):
             self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_losses_are_those_of_other_groups(self):
-        for model, heads in (("gcn", []), ("sage", []),
-                             ("gatv2", ["--heads", "4", "--output-heads", "4"])):
+        attention = ["--heads", "4", "--output-heads", "4"]
+        for model, heads in (("gcn", []), ("sage", []), ("gatv2", attention),
+                             ("gat", [*attention, "--attention-dropout", "0.2",
+                                      "--attention-norm", "symmetric"])):
             options = ["--model", model, *heads, "--epochs", "20"]
             alone = self.train(f"{model}-1", *options)
             for group in ("2", "all"):

@@ -70,7 +70,7 @@ AttentionSpec attention_spec(const Views& views, const AttendInputs& inputs) {
   if (multiplies_edge_features(op)) {
     const EdgeFeatureViews edges = views.edge_features();
     spec.edges = {edges.features, spec.with_self ? edges.means : std::span<const float>{},
-                  views.parameter(op.second_parameter)};
+                  views.edge_parameter(op.second_parameter)};
   }
   if (inputs.source_scores != kNoValue) spec.source_scores = views.whole(inputs.source_scores);
   if (inputs.edge_scores != kNoValue) spec.edge_scores = places(views, inputs.edge_scores);
@@ -108,7 +108,7 @@ void lower_attend_targets(const Views& views, Requests& requests) {
       views.matrix(), views.range(), views.whole(inputs.z), views.inner(inputs.t),
       views.inner(views.input(0)), attention_spec(views, inputs), views.inner(views.value()),
       places(views, views.input(1)), vector_gradient(views, AttentionScore::kGatv2),
-      multiplies_edge_features(op) ? views.gradient(op.second_parameter) : MatrixView{}});
+      multiplies_edge_features(op) ? views.edge_gradient(op.second_parameter) : MatrixView{}});
 }
 
 // Reads dy, coefficients, and the targets' half for these, which it has filled.
@@ -195,14 +195,14 @@ void for_edges(const Views& views, MatrixView of_edges, const ProductOf& product
 }
 
 void lower_edge_scores(const Views& views, Requests& requests) {
-  const MatrixView weight = views.parameter(views.op().parameter);
+  const ConstMatrixView weight = views.edge_parameter(views.op().parameter);
   for_edges(views, views.whole(views.value()), [&](ConstMatrixView x, MatrixView scores) {
     requests.take(kernels::Gemm{Transpose::kNo, x, Transpose::kNo, weight, 0, scores});
   });
 }
 
 void lower_edge_scores_gradient(const Views& views, Requests& requests) {
-  const MatrixView gradient = views.gradient(views.op().parameter);
+  const MatrixView gradient = views.edge_gradient(views.op().parameter);
   for_edges(views, views.whole(views.input(0)), [&](ConstMatrixView x, MatrixView coefficients) {
     // The gradients of scores lie behind the coefficients themselves.
     const ConstMatrixView slopes = coefficients.columns_in(gradient.cols, gradient.cols);

@@ -8,8 +8,8 @@ namespace {
 
 EdgeTerms terms_of(const Views& views) {
   const Operation& op = views.op();
-  return {views.edge_features().features, views.parameter(op.parameter),
-          views.parameter(op.second_parameter)};
+  return {views.edge_features().features, views.edge_parameter(op.parameter),
+          views.edge_parameter(op.second_parameter)};
 }
 
 void lower_edges(const Views& views, Requests& requests) {
@@ -22,8 +22,8 @@ void lower_terms(const Views& views, Requests& requests) {
   const Operation& op = views.op();
   requests.take(kernels::AggregateEdgesBackwardTerms{
       views.matrix(), views.range(), views.whole(views.input(1)), terms_of(views),
-      views.inner(views.input(0)), views.gradient(op.parameter),
-      views.gradient(op.second_parameter)});
+      views.inner(views.input(0)), views.edge_gradient(op.parameter),
+      views.edge_gradient(op.second_parameter)});
 }
 
 // Reads dy, x.

@@ -108,6 +108,63 @@ TEST(ShardColumns, AttentionHasWholeHeads) {
   EXPECT_EQ(conversions(config, Pass::kTraining), std::pair(4, 4));
 }
 
+// Each rank reads the columns of the weight that its own columns need.
+TEST(ShardColumns, WeightsOfEdgesAreReadByColumns) {
+  ModelConfig config = sharded_model("gine", 3, 1);
+  config.edge_features = 5;
+  config.outputs = 40;
+  const Program program = model_program(config, Pass::kTraining);
+  int gradients = 0;
+  for (const Operation& op : program.operations) {
+    const bool is_gradient = op.is(rules::kEdgesTerms);
+    if (!is_gradient && !op.is(rules::kAggregateEdges)) continue;
+    gradients += is_gradient ? 1 : 0;
+    // 12 columns of the first layer, 24 of the second.
+    EXPECT_EQ(op.first_column, 8);
+    EXPECT_EQ(op.columns_read, op.columns);
+    EXPECT_EQ(op.columns, program.scope_of(op.inputs[0]).layer == 0 || op.columns == 4 ? 4 : 8);
+  }
+  EXPECT_EQ(gradients, 2);
+}
+
+// Scores of edges are those of a rank's heads, and never converted.
+TEST(ShardColumns, ScoresOfEdgesAreThoseOfARanksHeads) {
+  for (const char* kind : {"gat", "gatv2"}) {
+    ModelConfig config = sharded_model(kind, 2, 1);
+    config.heads = config.output_heads = 4;
+    config.edge_features = 5;
+    config.edge_scores = true;
+    const Program program = model_program(config, Pass::kTraining);
+    int found = 0;
+    for (const Operation& op : program.operations) {
+      const bool is_product = op.is(rules::kEdgeScores) || op.is(rules::kEdgeScoresGradient);
+      if (!is_product && op.second_parameter < 0) continue;
+      ++found;
+      EXPECT_EQ(op.first_column, op.columns) << op.rule->name;
+      EXPECT_EQ(op.columns_read, op.columns) << op.rule->name;
+    }
+    EXPECT_GE(found, 4) << kind;
+    const int own = kind == std::string("gat") ? 4 : 6;
+    EXPECT_EQ(conversions(config, Pass::kTraining), std::pair(own, own)) << kind;
+  }
+}
+
+// Dropout draws by the number of a head among all, of scores without parameters, too.
+TEST(ShardColumns, HeadsKeepTheirNumbers) {
+  ModelConfig config = sharded_model("dot", 2, 1);
+  config.heads = config.output_heads = 4;
+  config.attention_dropout = 0.5;
+  const Program program = model_program(config, Pass::kTraining);
+  int found = 0;
+  for (const Operation& op : program.operations) {
+    const auto* options = std::get_if<AttentionOptions>(&op.attributes);
+    if (options == nullptr || options->dropout == 0) continue;
+    ++found;
+    EXPECT_EQ(op.first_head, 2) << op.rule->name;
+  }
+  EXPECT_GE(found, 6);
+}
+
 // A skip would have to become columns, too, so that the sum could stay in them.
 TEST(ShardColumns, SumsThatOnlyRowsReadAreOfRows) {
   EXPECT_EQ(conversions(sharded_model("gcnii"), Pass::kEvaluation), std::pair(2, 2));
