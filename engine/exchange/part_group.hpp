@@ -8,15 +8,16 @@
 #include <span>
 #include <vector>
 
-#include "engine/comm/transport.hpp"
+#include "engine/comm/device_transport.hpp"
 #include "engine/exchange/rank_map.hpp"
 
 namespace atl {
 
 class PartGroup {
  public:
-  // `job` must outlive it; it has as many ranks as the map. Collective.
-  PartGroup(Transport& job, const RankMap& map);
+  // `job` and its device transport, which may be null, must outlive it; `job` has as many ranks as
+  // the map. Collective.
+  PartGroup(Transport& job, const RankMap& map, DeviceTransport* device);
 
   int part() const { return map_.part_of(rank_); }
   int parts() const { return map_.parts(); }
@@ -27,6 +28,9 @@ class PartGroup {
   Transport& members() const { return *members_; }
   // Among the ranks that have this slice of columns, by part: messages between parts.
   Transport& slice() const { return *slice_; }
+  // The data planes of both; null: there is none.
+  DeviceTransport* members_device() const { return members_device_.get(); }
+  DeviceTransport* slice_device() const { return slice_device_.get(); }
 
   // The share that one of its ranks has of rows of the part.
   RowRange share(RowRange rows, int of_role) const {
@@ -57,6 +61,8 @@ class PartGroup {
   int rank_;
   std::unique_ptr<Transport> members_;
   std::unique_ptr<Transport> slice_;
+  std::unique_ptr<DeviceTransport> members_device_;
+  std::unique_ptr<DeviceTransport> slice_device_;
 };
 
 }  // namespace atl

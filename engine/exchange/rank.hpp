@@ -27,19 +27,26 @@ struct Rank {
   // part.
   Rank in_slice(std::span<const GlobalId> part_ids) const {
     if (group == nullptr) return *this;
-    return {.backend = backend,
-            .queue = queue,
-            .transport = group->slice(),
-            .device = nullptr,
-            .trace = trace,
-            .reducer = reducer,
-            .inner_ids = part_ids,
-            .nodes = nodes,
-            .seed = seed};
+    return among(group->slice(), group->slice_device(), part_ids);
   }
+  // The same as those see it who hold the part, too. There are others.
+  Rank in_part() const { return among(group->members(), group->members_device(), inner_ids); }
   // Since the start, by this rank, in whichever way.
   std::int64_t bytes_sent() const {
     return transport.bytes_sent() + (device != nullptr ? device->bytes_sent() : 0);
+  }
+
+ private:
+  Rank among(Transport& ranks, DeviceTransport* of_them, std::span<const GlobalId> ids) const {
+    return {.backend = backend,
+            .queue = queue,
+            .transport = ranks,
+            .device = of_them,
+            .trace = trace,
+            .reducer = reducer,
+            .inner_ids = ids,
+            .nodes = nodes,
+            .seed = seed};
   }
 };
 

@@ -1,7 +1,5 @@
 #include "engine/program/column_exchange.hpp"
 
-#include <cstring>
-
 #include "engine/program/operations/rules.hpp"
 
 namespace atl {
@@ -35,7 +33,6 @@ void ColumnExchange::use(std::shared_ptr<const void> memory) {
   // An abandoned transfer keeps the memory that it had.
   memory_ = std::make_shared<Memory>();
   memory_->values = std::move(memory);
-  packed_bytes_ = 0;
 }
 
 void ColumnExchange::to_columns(const Columns& columns, ConstMatrixView shares, MatrixView part,
@@ -56,14 +53,14 @@ void ColumnExchange::columns_of_range(const Columns& columns, ConstMatrixView sh
   const PartGroup& group = *rank_.group;
   const ConstMatrixView own = shares.rows_in(shape_.range_of(rows));
   const RowRange of_part = shape_.range_of_part(rows);
-  const std::vector<MatrixView> packed = packed_slices(columns, own.rows);
+  Queue& packing = packets_.packing_queue();
+  const std::vector<MatrixView> packed = packed_slices(packing, columns, own.rows);
   for (int role = 0; role < group.roles(); ++role) {
-    copy_slice(columns, role, own, packed[static_cast<std::size_t>(role)]);
+    copy_slice(packing, columns, role, own, packed[static_cast<std::size_t>(role)]);
   }
-  const auto transfer = begin(rules::kToColumns, packed, part, of_part, label);
-  copy_slice(columns, group.role(), own, part.rows_in(group.share(of_part)));
-  rank_.backend.synchronize(rank_.queue);
-  transfer->wait_all();
+  const auto packets = begin(rules::kToColumns, packed, part, of_part, label);
+  copy_slice(rank_.queue, columns, group.role(), own, part.rows_in(group.share(of_part)));
+  packets->finish();
 }
 
 void ColumnExchange::rows_of_range(const Columns& columns, MatrixView part, MatrixView shares,
@@ -71,21 +68,21 @@ void ColumnExchange::rows_of_range(const Columns& columns, MatrixView part, Matr
   const PartGroup& group = *rank_.group;
   const MatrixView own = shares.rows_in(shape_.range_of(rows));
   const RowRange of_part = shape_.range_of_part(rows);
-  const std::vector<MatrixView> packed = packed_slices(columns, own.rows);
-  const auto transfer = begin(rules::kToRows, packed, part, of_part, label);
+  // Packets are read and written behind what computes these rows, and what read the last ones.
+  Queue& packing = packets_.packing_queue();
+  const std::vector<MatrixView> packed = packed_slices(packing, columns, own.rows);
+  const auto packets = begin(rules::kToRows, packed, part, of_part, label);
   copy_back(columns, group.role(), part.rows_in(group.share(of_part)), own);
-  transfer->wait_all();
+  packets->finish();
   for (int role = 0; role < group.roles(); ++role) {
     copy_back(columns, role, packed[static_cast<std::size_t>(role)], own);
   }
-  // The buffers serve the next conversion.
-  rank_.backend.synchronize(rank_.queue);
 }
 
-std::unique_ptr<PendingTransfer> ColumnExchange::begin(const Rule& conversion,
-                                                       const std::vector<MatrixView>& packed,
-                                                       MatrixView part, RowRange of_part,
-                                                       const OperationLabel& label) {
+std::unique_ptr<PendingPackets> ColumnExchange::begin(const Rule& conversion,
+                                                      const std::vector<MatrixView>& packed,
+                                                      MatrixView part, RowRange of_part,
+                                                      const OperationLabel& label) {
   const PartGroup& group = *rank_.group;
   std::vector<std::span<const std::byte>> sends(packed.size());
   std::vector<std::span<std::byte>> receives(packed.size());
@@ -98,8 +95,8 @@ std::unique_ptr<PendingTransfer> ColumnExchange::begin(const Rule& conversion,
     sends[r] = sent;
     receives[r] = received;
   }
-  rank_.backend.synchronize(rank_.queue);
-  return group.members().all_to_all_v(std::move(sends), std::move(receives), label, memory_);
+  // Each conversion is done before the next one begins: one slot.
+  return packets_.begin(0, std::move(sends), std::move(receives), label, memory_);
 }
 
 template <typename Copy>
@@ -112,11 +109,11 @@ void ColumnExchange::for_matrices(const Columns& columns, int role, const Copy& 
   }
 }
 
-void ColumnExchange::copy_slice(const Columns& columns, int role, ConstMatrixView all,
+void ColumnExchange::copy_slice(Queue& queue, const Columns& columns, int role, ConstMatrixView all,
                                 MatrixView slice) {
   if (slice.rows == 0) return;
   for_matrices(columns, role, [&](ColumnRange of_all, ColumnRange of_slice) {
-    rank_.backend.run(rank_.queue,
+    rank_.backend.run(queue,
                       kernels::ApplyEpilogue{all.columns_in(of_all.first, of_all.count),
                                              {},
                                              slice.columns_in(of_slice.first, of_slice.count)});
@@ -134,24 +131,25 @@ void ColumnExchange::copy_back(const Columns& columns, int role, ConstMatrixView
   });
 }
 
-std::vector<MatrixView> ColumnExchange::packed_slices(const Columns& columns, std::int64_t rows) {
+std::vector<MatrixView> ColumnExchange::packed_slices(Queue& queue, const Columns& columns,
+                                                      std::int64_t rows) {
   const PartGroup& group = *rank_.group;
   std::vector<MatrixView> slices;
-  std::int64_t bytes = 0;
+  std::int64_t elements = 0;
   for (int role = 0; role < group.roles(); ++role) {
     const std::int64_t stride = columns.slice_bytes(role, group.roles()) / bytes_of(columns.dtype);
     const std::int64_t count =
         columns.slices.matrices * columns.slice_of(role, group.roles()).count;
     slices.push_back({nullptr, role == group.role() ? 0 : rows, count, stride, columns.dtype});
-    bytes += std::ssize(bytes_of_rows(slices.back()));
+    elements += slices.back().rows * stride;
   }
-  if (packed_bytes_ < bytes) {
-    memory_->packed = allocate_staging(rank_.backend, bytes);
+  Tensor& memory = memory_->packed[columns.dtype];
+  if (memory.cols() < elements) {
+    memory = Tensor(rank_.backend, 1, elements, columns.dtype);
     // Copies don't write padding, which travels.
-    std::memset(memory_->packed.get(), 0, static_cast<std::size_t>(bytes));
-    packed_bytes_ = bytes;
+    rank_.backend.run(queue, kernels::FillZero{memory.view()});
   }
-  auto* place = static_cast<std::byte*>(memory_->packed.get());
+  auto* place = static_cast<std::byte*>(memory.view().data);
   for (MatrixView& slice : slices) {
     slice.data = place;
     place += bytes_of_rows(slice).size();

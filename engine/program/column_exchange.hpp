@@ -2,9 +2,10 @@
 // its rows on each, with all columns, to all rows with a slice of the columns, and back.
 #pragma once
 
+#include <map>
 #include <memory>
 
-#include "engine/exchange/rank.hpp"
+#include "engine/exchange/packet_transfer.hpp"
 #include "engine/program/views.hpp"
 
 namespace atl {
@@ -34,11 +35,13 @@ class ColumnExchange {
   static Columns columns_of(const Program& program, const Operation& conversion, DType dtype);
 
   // rank.group is there. All references must outlive it.
-  ColumnExchange(const Rank& rank, const RankShape& shape) : rank_(rank), shape_(shape) {}
+  ColumnExchange(const Rank& rank, const RankShape& shape)
+      : rank_(rank), shape_(shape), members_(rank.in_part()), packets_(members_) {}
 
   // Rows of a range: of the rank's share in `shares` [shape.rows.inner, F], of the whole part in
   // `part` [shape.rows.part, this rank's slice of F]. memory: owns `part`, see
-  // Transport::all_to_all_v. Returns when they are there. Collective in the group.
+  // Transport::all_to_all_v. Returns when work queued afterwards will find them there. Collective
+  // in the group.
   void to_columns(const Columns& columns, ConstMatrixView shares, MatrixView part, Rows rows,
                   const OperationLabel& label, std::shared_ptr<const void> memory);
   void to_rows(const Columns& columns, MatrixView part, MatrixView shares, Rows rows,
@@ -53,7 +56,7 @@ class ColumnExchange {
  private:
   // Memory that transfers read and write; an abandoned one holds on to it.
   struct Memory {
-    StagingMemory packed;
+    std::map<DType, Tensor> packed;  // a row of each type
     std::shared_ptr<const void> values;
   };
 
@@ -62,24 +65,26 @@ class ColumnExchange {
   void rows_of_range(const Columns& columns, MatrixView part, MatrixView shares, Rows rows,
                      const OperationLabel& label);
   // Room for so many rows of the slices of all others, one matrix behind the other.
-  std::vector<MatrixView> packed_slices(const Columns& columns, std::int64_t rows);
+  std::vector<MatrixView> packed_slices(Queue& queue, const Columns& columns, std::int64_t rows);
   // Calls copy(columns of all matrices, columns of the slice) for each of the matrices.
   template <typename Copy>
   void for_matrices(const Columns& columns, int role, const Copy& copy) const;
   // Between the columns of a role in rows with all of them, and these columns alone.
-  void copy_slice(const Columns& columns, int role, ConstMatrixView all, MatrixView slice);
+  void copy_slice(Queue& queue, const Columns& columns, int role, ConstMatrixView all,
+                  MatrixView slice);
   void copy_back(const Columns& columns, int role, ConstMatrixView slice, MatrixView all);
   // From packed slices to the shares of others in `part` (kToColumns), or back (kToRows).
-  std::unique_ptr<PendingTransfer> begin(const Rule& conversion,
-                                         const std::vector<MatrixView>& packed, MatrixView part,
-                                         RowRange of_part, const OperationLabel& label);
+  std::unique_ptr<PendingPackets> begin(const Rule& conversion,
+                                        const std::vector<MatrixView>& packed, MatrixView part,
+                                        RowRange of_part, const OperationLabel& label);
   // From here on transfers write to values in this memory.
   void use(std::shared_ptr<const void> memory);
 
   const Rank& rank_;
   const RankShape& shape_;
+  const Rank members_;  // this rank among them
+  PacketTransfer packets_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
-  std::int64_t packed_bytes_ = 0;
 };
 
 }  // namespace atl

@@ -151,7 +151,7 @@ void check_groups(const TrainOptions& options) {
   refuse(!model.offload_folder.empty(), "--offload-folder " + model.offload_folder,
          "which pages values that a rank holds alone");
   refuse(model.offload == OffloadChoice::kOn, "--offload on",
-         "which is for devices, and groups are of ranks on CPUs", "allowed are auto and off");
+         "which moves values that a rank holds alone", "allowed are auto and off");
   refuse(model.trains_nodes(), "--features " + model.node_features,
          "whose rows are on the rank that holds their part");
   refuse(options.trace, "--trace", "and traces number ranks by parts");

@@ -79,7 +79,6 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
       model_(options.model),
       options_(options),
       map_(rank_map(options.group_ranks, transport)),
-      group_(map_.ranks_per_part() > 1 ? std::make_unique<PartGroup>(transport, map_) : nullptr),
       shard_(shard_of_rank(/*training=*/model_outputs == 0)),
       threads_(threads_per_rank(transport, options.threads)) {
   const Activity activity("preparing", 0, transport.rank() == 0);
@@ -103,6 +102,9 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     queue_ = backend_->make_queue();
   });
   device_ = make_device_transport(options.messages, transport, *backend_);
+  if (map_.ranks_per_part() > 1) {
+    group_ = std::make_unique<PartGroup>(transport, map_, device_.transport.get());
+  }
   std::int64_t some_device = backend_->host_accessible() ? 0 : 1;
   transport.all_reduce(std::span(&some_device, 1), {"device count"});
   // Devices get packets when they are whole; shares of marginal rows are in no groups.
@@ -331,12 +333,6 @@ void RankJob::require_offload(const TrainOptions& options, Transport& transport)
 void RankJob::require_groups(const TrainOptions& options) const {
   if (group_ == nullptr) return;
   on_all_ranks(transport_, [&] {
-    if (!backend_->host_accessible()) {
-      fail_option(
-          "--group-ranks {}: rank {} computes on {}; ranks of a group compute on CPUs: allowed are "
-          "--backend cpu and reference",
-          to_string(options.group_ranks), transport_.rank(), backend_->name());
-    }
     if (shard_.dataset().task != Task::kLinkPrediction) return;
     fail_option(
         "--group-ranks {}: the task is {}, whose pairs are read from ranks that hold a part alone; "

@@ -80,7 +80,6 @@ class RankJob {
   const ModelConfig model_;  // before anything is saved
   TrainOptions options_;
   RankMap map_;
-  std::unique_ptr<PartGroup> group_;          // null: each rank holds a part alone
   std::optional<CutRecord> cut_;              // with --repartition-every: that of the epoch
   std::unique_ptr<Repartition> repartition_;  // in cuts other than the partition
   Json partition_quality_;
@@ -91,6 +90,7 @@ class RankJob {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Queue> queue_;
   DeviceTransportChoice device_;
+  std::unique_ptr<PartGroup> group_;  // null: each rank holds a part alone
   std::unique_ptr<RankData> data_;
   std::unique_ptr<Trainer> trainer_;
 };
