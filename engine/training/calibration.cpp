@@ -49,8 +49,12 @@ ExchangeOptions calibrated_exchange(const TrainOptions& options, int ranks) {
   const Json json = read_calibration(file);
   if (!json.contains(kExchange)) return result;
   const Json& exchange = json.at(kExchange);
-  const bool found_by_resume = options.calibration.empty();
-  if (found_by_resume && json_field_or<int>(exchange, "ranks", file, 0) != ranks) return result;
+  if (options.calibration.empty()) {
+    // Found by --resume. Of groups it is that of rank 0's slice; each has its own in the
+    // checkpoint.
+    const bool is_theirs = json_field_or<int>(exchange, "ranks", file, 0) == ranks;
+    if (!is_theirs || options.group_ranks.any()) return result;
+  }
   result.message_bits.calibration = exchange;
   result.message_bits.calibration_place = fmt::format("{}: {}", file.string(), kExchange);
   return result;

@@ -1,6 +1,7 @@
 #include "engine/training/epoch_runner.hpp"
 
 #include "base/log.hpp"
+#include "engine/comm/max_over_ranks.hpp"
 #include "engine/training/agreement.hpp"
 
 namespace atl {
@@ -49,7 +50,7 @@ void EpochRunner::prepare_replay(HaloExchange& exchange, const Round& round) {
   const bool possible = loss_.repeats() && (rank_.transport.size() == 1 || rank_.device != nullptr);
   if (wish_ == GraphReplay::kOff || !possible || recording_refused_) return;
   if (recording_ != nullptr || epochs_run_ < kEpochsBefore) return;
-  if (exchange.settled_epochs(round.epoch) < kEpochsWorthRecording) return;
+  if (settled_epochs(exchange, round.epoch) < kEpochsWorthRecording) return;
   clock_ = rank_.trace.clock();
   rank_.trace.use_clock(nullptr);
   forward_is_done_ = false;  // a recording has whole epochs
@@ -58,6 +59,15 @@ void EpochRunner::prepare_replay(HaloExchange& exchange, const Round& round) {
   if (recording_ != nullptr) return;
   rank_.trace.use_clock(clock_);
   recording_refused_ = true;
+}
+
+// Slices of a group choose widths by themselves, but all ranks record or none does.
+int EpochRunner::settled_epochs(const HaloExchange& exchange, int epoch) const {
+  const int own = exchange.settled_epochs(epoch);
+  if (rank_.group == nullptr) return own;
+  double shortest = -own;
+  max_over_ranks(rank_.transport, std::span(&shortest, 1), {"epochs with the same messages"});
+  return static_cast<int>(-shortest);
 }
 
 std::unique_ptr<Recording> EpochRunner::record(HaloExchange& exchange, const Round& round) {

@@ -33,6 +33,8 @@ class EpochRunner {
 
  private:
   void queue(HaloExchange& exchange, const Round& round);
+  // The same on all ranks.
+  int settled_epochs(const HaloExchange& exchange, int epoch) const;
   // On all ranks or on none. Null where some device can't, or, with --cuda-graph auto, refuses to.
   std::unique_ptr<Recording> record(HaloExchange& exchange, const Round& round);
 

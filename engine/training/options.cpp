@@ -111,13 +111,6 @@ void check_blocks(const TrainOptions& options) {
          "and no step is like the one before", "allowed are auto and off");
 }
 
-// Whether messages and their widths are the same whatever the values are.
-bool treats_slices_alike(const ExchangeOptions& exchange) {
-  const ExchangeMode& mode = exchange_mode(exchange.mode);
-  return mode.sends_all() &&
-         (!mode.takes_bits() || exchange.message_bits.bits.by == BitChoice::By::kFixed);
-}
-
 // Options under which the graph, or rows of other ranks, are read as if each rank held a part
 // alone.
 void check_groups(const TrainOptions& options) {
@@ -125,13 +118,9 @@ void check_groups(const TrainOptions& options) {
   const std::string found = "--group-ranks " + to_string(options.group_ranks);
   const Refusal refuse{found};
   const ModelConfig& model = options.model;
-  const bool sends_all = exchange_mode(options.exchange).sends_all();
-  refuse(!treats_slices_alike(options.exchange_options()),
-         sends_all ? "--bits " + to_string(options.message_bits.bits)
-                   : "--exchange " + options.exchange,
-         sends_all ? "which chooses widths for each slice of columns by itself"
-                   : "which leaves out messages, each slice of a row by itself",
-         "allowed are exact, and quantized, one-bit, stale and compensated with --bits as numbers");
+  refuse(!exchange_mode(options.exchange).sends_all(), "--exchange " + options.exchange,
+         "which leaves out messages, each slice of a row by itself",
+         "allowed are exact, quantized, one-bit, stale and compensated");
   refuse(options.snapshot_every > 0 && options.exchange != kExactMode,
          fmt::format("--snapshot-every {}", options.snapshot_every),
          "which asks every rank for a state of its messages", "allowed with --exchange exact");

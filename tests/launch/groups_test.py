@@ -108,8 +108,8 @@ class GroupsTest(OneFolderTest):
                 (["--group-ranks", "no"], ["--group-ranks no", "host", "all"]),
                 (["--group-ranks", "2", "--model", "gatv2", "--heads", "2"],
                  ["--group-ranks 2: layer 2", "--output-heads"]),
-                (["--group-ranks", "2", "--bits", "adaptive"],
-                 ["--bits adaptive", "compensated"]),
+                (["--group-ranks", "2", "--exchange", "periodic"],
+                 ["--exchange periodic", "compensated"]),
                 (["--group-ranks", "2", "--memory", "1GiB"], ["--memory 1GiB"]),
                 (["--group-ranks", "host", "--blocks", "2"], ["--group-ranks host", "--blocks 2"])):
             error = self.refuse(*TRAIN, *options, "--epochs", "1", "--ranks", "4", "--transport",

@@ -184,7 +184,8 @@ ExchangeReport MessageExchange::describe() const {
 }
 
 void MessageExchange::log_choice(const ExchangeReport& report, int epoch) {
-  if (rank_.transport.rank() != 0 || !report.choice) return;
+  // The transport may be that of one slice among several (PartGroup): its job has one rank 0.
+  if (rank_.trace.rank() != 0 || !report.choice) return;
   double bytes = 0;
   for (const ExchangeReport::Messages& m : report.channels) bytes += static_cast<double>(m.bytes);
   log::info(

@@ -171,6 +171,31 @@ TEST_F(DeviceGroups, NcclGivesTheBitsOfStagingAndIsReplayed) {
   }
 }
 
+// Widths change from one assignment to the next, of each slice by itself. Of eight columns one
+// slice has none, and nothing to assign.
+TEST_F(DeviceGroups, RecordAndForgetTogetherWhenSlicesChooseWidths) {
+  require_nccl_devices(kGroupRanks);
+  if (IsSkipped() || HasFailure()) return;
+  const std::filesystem::path dataset = make_graph();
+  TrainOptions options = on_devices(2);
+  options.messages = "nccl";
+  options.exchange = "quantized";
+  options.message_bits.bits = parse_bits("adaptive");
+  options.message_bits.reassign_every = 5;
+  options.calibration = dir_.path() / "calibration.json";
+  write_json(options.calibration, slow_calibration(3));
+  for (const std::int64_t hidden : {8, 32}) {
+    options.model.hidden = hidden;
+    options.cuda_graph = GraphReplay::kOff;
+    const RunResult queued = run_epochs(dataset, kGroupRanks, options, 1, 12);
+    options.cuda_graph = GraphReplay::kAuto;
+    const RunResult replayed = run_epochs(dataset, kGroupRanks, options, 1, 12);
+    expect_same_run(replayed, queued);
+    EXPECT_EQ(replayed.bytes, queued.bytes) << hidden;
+    EXPECT_EQ(std::ranges::count(replayed.of_recording, true) > 0, hidden == 32);
+  }
+}
+
 TEST_F(DeviceGroups, AreNotRecordedThroughTheHosts) {
   const std::filesystem::path dataset = make_graph();
   TrainOptions options = on_devices(2);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "datasets/dataset_writer.hpp"
+#include "engine/training/calibration.hpp"
 #include "tests/engine/training/example_runs.hpp"
 #include "tests/support/thrown_error.hpp"
 
@@ -308,6 +309,66 @@ TEST(GroupRanks, SendNarrowMessages) {
   }
 }
 
+// Each slice chooses for its own messages, and packets have the bytes of what it chose.
+TEST(GroupRanks, ChooseWidthsForEachSlice) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  TrainOptions options = grouped(small_options(), 2);
+  options.model.hidden = 32;
+  const RunResult exact = run_epochs(dataset, 4, options, 1, 12);
+  options.exchange = "quantized";
+  options.message_bits.reassign_every = 3;
+  for (const char* bits : {"adaptive", "random"}) {
+    options.message_bits.bits = parse_bits(bits);
+    options.calibration.clear();
+    if (bits == std::string("adaptive")) {
+      // Times that are measured would be others in each run.
+      options.calibration = dir.path() / "calibration.json";
+      write_json(options.calibration, slow_calibration(3));
+    }
+    const RunResult found = run_epochs(dataset, 4, options, 1, 12);
+    EXPECT_NEAR(found.losses.back(), exact.losses.back(), 0.05 * exact.losses.back()) << bits;
+    expect_same_run(run_epochs(dataset, 4, options, 1, 12), found);
+    int several = 0;
+    for (const Json& assignment : found.assignments) {
+      if (assignment.is_null()) continue;
+      for (const Json& channel : assignment.at("channels")) {
+        if (channel.at("columns") != 32) continue;  // of two slices of 16
+        std::int64_t rows = 0;
+        std::int64_t bytes = 0;
+        int widths = 0;
+        for (const auto& [width, count] : channel.at("bits").items()) {
+          const auto messages = count.get<std::int64_t>();
+          rows += messages;
+          bytes += messages * wire_row_bytes(std::stoi(width), 16, DType::kF32);
+          widths += messages > 0 ? 1 : 0;
+        }
+        EXPECT_EQ(channel.at("rows"), rows) << bits;
+        EXPECT_EQ(channel.at("bytes"), bytes) << bits;
+        several += widths > 1 ? 1 : 0;
+      }
+      EXPECT_EQ(assignment.contains("gap"), assignment.at("channels")[0].contains("wire_ms"));
+    }
+    EXPECT_GT(several, 4) << bits;
+  }
+}
+
+// The times that a resumed run finds in its folder were measured by one of the slices.
+TEST(GroupRanks, GoOnWithTheTimesOfTheirOwnSlice) {
+  const TempDir dir;
+  write_json(dir.path() / "calibration.json", slow_calibration(3));
+  TrainOptions options = small_options();
+  options.exchange = "quantized";
+  options.message_bits.bits = parse_bits("adaptive");
+  options.run_dir = dir.path();
+  options.resume = true;
+  EXPECT_FALSE(calibrated_exchange(options, 2).message_bits.calibration.is_null());
+  options = grouped(options, 2);
+  EXPECT_TRUE(calibrated_exchange(options, 2).message_bits.calibration.is_null());
+  options.calibration = dir.path() / "calibration.json";
+  EXPECT_FALSE(calibrated_exchange(options, 2).message_bits.calibration.is_null());
+}
+
 // Ranks whose slices have no columns have no messages, but others wait for them.
 TEST(GroupRanks, SendNarrowMessagesOfFewColumns) {
   const TempDir dir;
@@ -353,6 +414,25 @@ TEST(GroupRanks, TrainTheWeightOfTheNodeItself) {
 }
 
 class GroupFolders : public RunsInFolders {};
+
+// By times of a file: those that are measured would be others in each run. Each slice finds its own
+// widths in the checkpoint.
+TEST_F(GroupFolders, GoOnBitForBitWithWidthsThatTheyChose) {
+  for (const char* mode : {"quantized", "compensated"}) {
+    TrainOptions options = grouped(small_options(), 2);
+    options.exchange = mode;
+    options.message_bits.bits = parse_bits("adaptive");
+    options.message_bits.reassign_every = 3;
+    options.calibration = dir_.path() / "calibration.json";
+    write_json(options.calibration, slow_calibration(3));
+    const std::string whole = std::string("chosen-whole-") + mode;
+    const std::string half = std::string("chosen-half-") + mode;
+    run(whole, 10, false, options, 4);
+    run(half, 6, false, options, 4);
+    run(half, 10, true, options, 4);
+    expect_same(half, whole);
+  }
+}
 
 TEST_F(GroupFolders, GoOnBitForBitWithRowsThatAreKept) {
   for (const char* mode : {"exact", "compensated"}) {
@@ -472,16 +552,14 @@ TEST(GroupRanks, RefuseOptionsOfRanksThatHoldAPartAlone) {
     EXPECT_THAT(error.what(), HasSubstr("--group-ranks 2: "));
     return std::string(error.what());
   };
-  EXPECT_THAT(error_with([](TrainOptions& o) {
-                o.exchange = "quantized";
-                o.message_bits.bits = parse_bits("adaptive");
-              }),
-              HasSubstr("--bits adaptive found"));
-  EXPECT_THAT(error_with([](TrainOptions& o) {
-                o.exchange = "sampled";
-                o.message_bits.bits = parse_bits("32");
-              }),
-              HasSubstr("--exchange sampled"));
+  for (const char* mode : {"sampled", "unified"}) {
+    EXPECT_THAT(error_with([&](TrainOptions& o) {
+                  o.exchange = mode;
+                  o.message_bits.bits =
+                      parse_bits(mode == std::string("unified") ? "adaptive" : "32");
+                }),
+                HasSubstr(fmt::format("--exchange {} found", mode)));
+  }
   EXPECT_THAT(error_with([](TrainOptions& o) { o.local_until.epoch = 3; }),
               HasSubstr("--local-until 3 found"));
   EXPECT_THAT(error_with([](TrainOptions& o) { o.blocks.count.number = 4; }),
