@@ -160,17 +160,6 @@ class AllowedGroups {
   const Topology& topology_;
 };
 
-// As training would: see RankJob.
-void require_host_memory(int ranks_per_part, const Topology& topology) {
-  if (ranks_per_part == 1) return;
-  for (std::size_t rank = 0; rank < topology.devices.size(); ++rank) {
-    if (topology.devices[rank].kind == "cpu") continue;
-    fail_option(
-        "--group-ranks {}: rank {} of the topology has kind {}; ranks of a group compute on cpu",
-        ranks_per_part, rank, topology.devices[rank].kind);
-  }
-}
-
 PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& options,
                         const GroupRanks& asked_groups, const Topology& topology) {
   const PartitionOptions partition = arguments.flags.resolve_partition();
@@ -186,7 +175,6 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   const AllowedGroups groups(asked_groups, 1, arguments.search, options, topology);
   for (const int each : groups.sizes()) {
     groups.try_size(each, input.model, input, [&](int size) {
-      require_host_memory(size, topology);
       const Topology as_cut = group_topology(topology, size);
       input.cuts[size] =
           arguments.search == "none"
@@ -302,8 +290,8 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
     if (policy && size == 1) request.options.prior = policy_prior(of_size.space(), *policy);
     of_size.search(request);
   }
-  std::size_t best = 0;
-  Plan plan = best_plan(plans, topology, request, input.refused, best);
+  BestPlan best = best_plan(plans, topology, request, input.refused);
+  Plan& plan = best.plan;
   plan.dataset = input.plan.dataset;
   plan.dataset_checksum = input.plan.dataset_checksum;
   plan.shape = input.plan.shape;
@@ -311,7 +299,8 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   if (asked.exchange) plan.exchange = exchange_json(options);
   write_plan(plan, arguments.out);
   if (!arguments.trace.empty()) {
-    const SimulatedEpoch epoch = plans[best].space().simulated(plans[best].found().choice).front();
+    GroupPlans& chosen = plans[best.place];
+    const SimulatedEpoch epoch = chosen.space().simulated(chosen.found().choice).front();
     write_atomically(arguments.trace, chrome_trace(epoch.tasks, epoch.times));
   }
   activity.end();

@@ -101,23 +101,24 @@ GroupPlans::GroupPlans(const Topology& topology, ModelConfig model, int ranks_pe
                                        setting.messages);
 }
 
-Plan best_plan(std::span<GroupPlans> all, const Topology& topology, const PlanRequest& request,
-               const std::map<int, std::string>& refused, std::size_t& best) {
-  best = 0;
+BestPlan best_plan(std::span<GroupPlans> all, const Topology& topology, const PlanRequest& request,
+                   const std::map<int, std::string>& refused) {
+  BestPlan best;
   for (std::size_t g = 1; g < all.size(); ++g) {
-    if (is_better(all[g].found().cost, all[best].found().cost)) best = g;
+    if (is_better(all[g].found().cost, all[best.place].found().cost)) best.place = g;
   }
-  require_memory(all[best].found());
-  Plan plan = make_plan(all[best].space(), topology, request, all[best].found());
-  plan.default_ms = 1000 * all.front().found().start.seconds;
-  if (all.size() + refused.size() == 1) return plan;
+  GroupPlans& chosen = all[best.place];
+  require_memory(chosen.found());
+  best.plan = make_plan(chosen.space(), topology, request, chosen.found());
+  best.plan.default_ms = 1000 * all.front().found().start.seconds;
+  if (all.size() + refused.size() == 1) return best;
   Json groups = Json::array();
   for (GroupPlans& plans : all) groups.push_back(summary_of(plans));
   for (const auto& [size, why] : refused) {
     groups.push_back({{"group_ranks", size}, {"refused", why}});
   }
-  plan.search["groups"] = groups;
-  return plan;
+  best.plan.search["groups"] = groups;
+  return best;
 }
 
 }  // namespace atl

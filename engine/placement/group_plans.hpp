@@ -45,10 +45,14 @@ class GroupPlans {
   SearchResult found_;
 };
 
-// The number that was found best, as `search` of its plan says it beside the others: the first of
-// `all` is what training does without a plan. Throws Error{kMemory} if no plan fits.
-// refused: other numbers, and why they are not among them.
-Plan best_plan(std::span<GroupPlans> all, const Topology& topology, const PlanRequest& request,
-               const std::map<int, std::string>& refused, std::size_t& best);
+struct BestPlan {
+  std::size_t place = 0;  // among all
+  Plan plan;
+};
+// The best of all these plans; its `search` says what the others take. The first one is what
+// training does without a plan. refused: other numbers of ranks, and why they are not among these.
+// Throws Error{kMemory} if no plan fits.
+BestPlan best_plan(std::span<GroupPlans> all, const Topology& topology, const PlanRequest& request,
+                   const std::map<int, std::string>& refused = {});
 
 }  // namespace atl

@@ -319,7 +319,7 @@ class PlanTest(OneFolderTest):
         for rank in gpus["ranks"]:
             rank.update(kind="cuda", memory_gib=1e-5)
         write(self.path("gpus.json"), json.dumps(gpus))
-        deep = ["--model", "gcnii", "--layers", "24", "--hidden", "16"]
+        deep = ["--model", "gcnii", "--layers", "24", "--hidden", "16", "--group-ranks", "1"]
 
         def missing(*options):
             message = self.refuse("plan", "data", "--topology", "gpus.json", *deep, *options)

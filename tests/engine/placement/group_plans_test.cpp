@@ -241,8 +241,7 @@ class BestGroups : public ::testing::Test {
 TEST_F(BestGroups, ShareAPartWhereTheNetworkBetweenHostsIsSlow) {
   const Topology topology = small_topology(2, 2, 2e5);
   std::vector<GroupPlans> plans = plans_on(topology);
-  std::size_t best = 0;
-  const Plan plan = best_plan(plans, topology, {}, {{4, "no \"slices\""}}, best);
+  const auto [best, plan] = best_plan(plans, topology, {}, {{4, "no \"slices\""}});
   EXPECT_EQ(best, 1);
   EXPECT_EQ(plan.group_ranks, 2);
   EXPECT_EQ(plan.ranks, 4);
@@ -265,8 +264,7 @@ TEST_F(BestGroups, StayAloneWhereIsNoSlowNetwork) {
   for (Link& link : topology.links) link.bytes_per_s = 1e12;
   for (Device& device : topology.devices) device.elementwise_bytes_per_s = 1e8;  // copies cost
   std::vector<GroupPlans> plans = plans_on(topology);
-  std::size_t best = 1;
-  const Plan plan = best_plan(plans, topology, {}, {}, best);
+  const auto [best, plan] = best_plan(plans, topology, {});
   EXPECT_EQ(best, 0);
   EXPECT_EQ(plan.group_ranks, 1);
 }
@@ -275,8 +273,7 @@ TEST_F(BestGroups, AreReadAsTheyWereWritten) {
   const TempDir dir;
   const Topology topology = small_topology(2, 2, 1e7);
   std::vector<GroupPlans> plans = plans_on(topology);
-  std::size_t best = 0;
-  Plan plan = best_plan(plans, topology, {}, {}, best);
+  Plan plan = best_plan(plans, topology, {}).plan;
   plan.model = {{"layers", 3}};
   const auto path = dir.path() / "plan.json";
   write_plan(plan, path);
