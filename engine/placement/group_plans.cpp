@@ -110,7 +110,7 @@ BestPlan best_plan(std::span<GroupPlans> all, const Topology& topology, const Pl
   GroupPlans& chosen = all[best.place];
   require_memory(chosen.found());
   best.plan = make_plan(chosen.space(), topology, request, chosen.found());
-  best.plan.default_ms = 1000 * all.front().found().start.seconds;
+  set_default(best.plan, all.front().found().start);
   if (all.size() + refused.size() == 1) return best;
   Json groups = Json::array();
   for (GroupPlans& plans : all) groups.push_back(summary_of(plans));

@@ -97,6 +97,12 @@ SearchResult search_plan(PlanSpace& space, const PlanRequest& request) {
   return found;
 }
 
+void set_default(Plan& plan, const PlanCost& cost) {
+  plan.default_ms = ms(cost.seconds);
+  plan.search.erase("default_missing_bytes");
+  if (cost.missing_bytes > 0) plan.search["default_missing_bytes"] = cost.missing_bytes;
+}
+
 Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& request,
                const SearchResult& found) {
   Plan plan;
@@ -107,7 +113,6 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
   plan.gradient_sum = space.gradient_sum(found.choice);
   const std::vector<SimulatedEpoch> epochs = space.simulated(found.choice);
   plan.predicted_ms = ms(found.cost.seconds);
-  plan.default_ms = ms(found.start.seconds);
   plan.lower_bound_ms = ms(mean_lower_bound_seconds(topology, epochs));
   plan.messages = messages_json(epochs, space.expected());
   Json path = Json::array();
@@ -123,6 +128,7 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
                  {"decisions", explain_decisions(space, found)},
                  {"gradients", {{"summary", factors.summary}, {"weights", weights}}},
                  {"critical_path", path}};
+  set_default(plan, found.start);
   return plan;
 }
 

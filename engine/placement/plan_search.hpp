@@ -20,6 +20,9 @@ void require_memory(const SearchResult& found);
 // Both.
 SearchResult search_plan(PlanSpace& space, const PlanRequest& request);
 
+// Says of a plan what an epoch takes without it, and how much memory that lacks.
+void set_default(Plan& plan, const PlanCost& cost);
+
 // The chosen plan. Plan::search says how it was found, what each decision saves and what the epoch
 // spends its time on. dataset, dataset_checksum and model are left to the caller.
 Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& request,

@@ -75,10 +75,14 @@ std::string groups_in_words(const Json& groups, int chosen) {
 
 std::string to_text(const Plan& plan) {
   const auto gain = plan.predicted_ms > 0 ? plan.default_ms / plan.predicted_ms : 1;
+  const bool lacks_memory =
+      !plan.search.is_null() &&
+      json_field_or<double>(plan.search, "default_missing_bytes", kSearchPlace, 0) > 0;
   std::string text = fmt::format(
-      "{} on {} ranks: {:.1f} ms per epoch expected, {:.1f} ms without the plan ({:.2f}x); lower "
-      "bound {:.1f} ms, gap {:.1f} %\n",
-      plan.dataset, plan.ranks, plan.predicted_ms, plan.default_ms, gain, plan.lower_bound_ms,
+      "{} on {} ranks: {:.1f} ms per epoch expected, {:.1f} ms without the plan ({}); lower bound "
+      "{:.1f} ms, gap {:.1f} %\n",
+      plan.dataset, plan.ranks, plan.predicted_ms, plan.default_ms,
+      lacks_memory ? "which lacks memory" : fmt::format("{:.2f}x", gain), plan.lower_bound_ms,
       plan.lower_bound_ms > 0 ? 100 * (plan.predicted_ms / plan.lower_bound_ms - 1) : 0);
   if (!plan.shape.empty()) text += fmt::format("made from {}, not from a dataset\n", plan.shape);
   text += messages_in_words(plan);

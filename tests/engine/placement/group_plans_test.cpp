@@ -269,6 +269,20 @@ TEST_F(BestGroups, StayAloneWhereIsNoSlowNetwork) {
   EXPECT_EQ(plan.group_ranks, 1);
 }
 
+TEST_F(BestGroups, SayThatTrainingWithoutThePlanLacksMemory) {
+  const Topology topology = small_topology(2, 2, 2e5);
+  std::vector<GroupPlans> plans = plans_on(topology);
+  Plan plan = best_plan(plans, topology, {}).plan;
+  const std::string fits = fmt::format("{:.1f} ms without the plan ({:.2f}x)", plan.default_ms,
+                                       plan.default_ms / plan.predicted_ms);
+  EXPECT_THAT(to_text(plan), HasSubstr(fits));
+  set_default(plan, {.seconds = 2, .missing_bytes = 5});
+  EXPECT_EQ(plan.search.at("default_missing_bytes"), 5);
+  EXPECT_THAT(to_text(plan), HasSubstr("2000.0 ms without the plan (which lacks memory)"));
+  set_default(plan, {.seconds = 2});
+  EXPECT_EQ(plan.search.count("default_missing_bytes"), 0);
+}
+
 TEST_F(BestGroups, AreReadAsTheyWereWritten) {
   const TempDir dir;
   const Topology topology = small_topology(2, 2, 1e7);
