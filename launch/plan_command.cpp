@@ -137,7 +137,8 @@ class AllowedGroups {
     if (decides()) return group_sizes(topology_);
     return {rank_map(asked_, places_of(topology_, &Device::host)).ranks_per_part()};
   }
-  // Calls use(size), unless the options or the model rule it out, or what it throws does.
+  // Calls use(size), unless the options or the model rule it out, or use() refuses an option or a
+  // file.
   template <typename Use>
   void try_size(int size, const ModelConfig& model, PlanInput& input, const Use& use) const {
     try {
@@ -149,7 +150,8 @@ class AllowedGroups {
       model_program(shared, Pass::kTraining);
       use(size);
     } catch (const Error& error) {
-      if (!decides() || size == 1) throw;
+      const bool refuses = error.kind() == ErrorKind::kOption || error.kind() == ErrorKind::kInput;
+      if (!decides() || size == 1 || !refuses) throw;
       input.refused[size] = error.what();
     }
   }
@@ -280,6 +282,8 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
     if (input.measured.exchange == asked.exchange->mode) messages.share = input.measured.share_sent;
   }
   std::vector<GroupPlans> plans;
+  // One search after another, in the time that all of them may take.
+  request.options.seconds /= static_cast<double>(input.cuts.size());
   for (auto& [size, cuts] : input.cuts) {
     GroupPlans& of_size = plans.emplace_back(
         topology, input.model, size,
@@ -369,7 +373,10 @@ void add_plan_command(CLI::App& app) {
           "a plan takes")
       ->check(one_of(plan_searches()))
       ->group("Plan");
-  command->add_option("--evaluations", arguments->evaluations, "Simulated epochs that may be spent")
+  command
+      ->add_option("--evaluations", arguments->evaluations,
+                   "Simulated epochs that may be spent for each number of ranks that hold a part "
+                   "together")
       ->check(CLI::Range(1, 100000000))
       ->group("Plan");
   command->add_option("--budget", arguments->budget_s, "Time that the search may take; 0: any")
