@@ -29,6 +29,7 @@
 #include "engine/comm/supervisor_link.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/exchange/halo_exchange.hpp"
+#include "engine/training/loss_options.hpp"
 #include "launch/command.hpp"
 #include "launch/command_list.hpp"
 #include "launch/config_file.hpp"
@@ -251,6 +252,13 @@ std::vector<std::string> asked_words(int argc, char** argv) {
   return words;
 }
 
+void take_functions(const OwnFunctions& functions) {
+  std::vector<std::string> metrics = {kUsualMetric};
+  set_own_functions({}, {}, {});
+  for (const auto& [name, lower_is_better] : metric_directions()) metrics.push_back(name);
+  set_own_functions(functions, loss_names(), metrics);
+}
+
 int run_program(int argc, char** argv, const Extensions& extensions, JobStart& job) {
   const LauncherInfo launcher = launcher_info();
   log::configure(launcher.rank, launcher.size, /*verbose=*/false);
@@ -262,6 +270,7 @@ int run_program(int argc, char** argv, const Extensions& extensions, JobStart& j
     // Before the options' tables are made.
     add_convolutions(extensions.convolutions);
     add_partition_methods(extensions.partitioners);
+    take_functions(extensions.functions);
     declare(program, manner);
     // Runs before the subcommand's own callback.
     program.parse_complete_callback([&] {
@@ -315,10 +324,11 @@ class CapturedOutput {
   std::FILE* stream_;
 };
 
-Outcome parse_and_run(const std::vector<std::string>& words) {
+Outcome parse_and_run(const std::vector<std::string>& words, const OwnFunctions& functions) {
   CLI::App program{"", "atoll"};
   Manner manner;
   try {
+    take_functions(functions);
     declare(program, manner);
     program.parse_complete_callback([&] { complete_options(program); });
     std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
@@ -361,7 +371,7 @@ int main(int argc, char** argv, const Extensions& extensions) {
   return exit_code;
 }
 
-Outcome run_command(const std::vector<std::string>& words) {
+Outcome run_command(const std::vector<std::string>& words, const OwnFunctions& functions) {
   static std::mutex running;
   const std::unique_lock one_at_a_time(running, std::try_to_lock);
   if (!one_at_a_time) {
@@ -370,7 +380,8 @@ Outcome run_command(const std::vector<std::string>& words) {
   }
   forget_signal();
   CapturedOutput captured;
-  Outcome outcome = parse_and_run(words);
+  Outcome outcome = parse_and_run(words, functions);
+  set_own_functions({}, {}, {});  // whoever made them may be gone by the next command
   outcome.output += captured.text();
   forget_signal();
   return outcome;

@@ -6,6 +6,7 @@
 
 #include "engine/models/convolutions.hpp"
 #include "engine/models/model.hpp"
+#include "engine/program/own_functions.hpp"
 #include "partition/partitioner.hpp"
 
 namespace atl {
@@ -15,6 +16,7 @@ namespace atl {
 struct Extensions {
   std::vector<ConvolutionKind> convolutions = {};  // see add_convolutions()
   std::vector<PartitionMethod> partitioners = {};  // see add_partition_methods()
+  OwnFunctions functions = {};                     // for --loss and --metric
 };
 
 // Runs the command line and returns the exit code. It handles signals and messages as `atoll`

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/program/own_functions.hpp"
+
 namespace atl {
 
 // The end of a command.
@@ -26,7 +28,8 @@ struct Outcome {
 // with exit code 2. What is printed by C's stdout meanwhile, by any thread, goes to the outcome.
 // It knows the models and partitioners that add_convolutions() and add_partition_methods()
 // (atoll.hpp) have added before the first command.
-Outcome run_command(const std::vector<std::string>& words);
+// `functions`: losses and metrics of its own that this command knows.
+Outcome run_command(const std::vector<std::string>& words, const OwnFunctions& functions = {});
 
 // From any thread: a training that runs ends after its epoch as on Ctrl-C, with a checkpoint, the
 // best model and exit code 130. Work before the first epoch goes on until it is done.

@@ -169,15 +169,19 @@ std::unique_ptr<EpochQuestions> ask_after_epochs(Transport& transport,
   share_text(transport, asks, {"whether to ask after epochs"});
   if (asks.empty()) return nullptr;
   description.after_epoch = [&transport, questions = questions.get()](const std::string& line) {
-    std::string stopped_by;
+    std::string answer;
     on_all_ranks(transport, [&] {  // it may take long
-      if (questions == nullptr) return;
-      const EpochQuestions::Answer answer = questions->ask(line);
-      if (answer == EpochQuestions::Answer::kEnough) stopped_by = "progress";
-      if (answer == EpochQuestions::Answer::kInterrupt) stopped_by = signal_name(SIGINT);
+      if (questions != nullptr) answer = questions->ask(line);
     });
-    share_text(transport, stopped_by, {"the answer after an epoch"});
-    return stopped_by;
+    share_text(transport, answer, {"the answer after an epoch"});
+    AfterEpoch after;
+    if (answer == EpochQuestions::kEnough) after.stopped_by = "progress";
+    if (answer == EpochQuestions::kInterrupt) after.stopped_by = signal_name(SIGINT);
+    if (answer.starts_with(EpochQuestions::kRate)) {
+      after.learning_rate =
+          std::stod(answer.substr(std::string_view(EpochQuestions::kRate).size()));
+    }
+    return after;
   };
   return questions;
 }

@@ -17,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "launch/atoll.hpp"
 #include "launch/embed.hpp"
+#include "python/functions.hpp"
 
 namespace nb = nanobind;
 
@@ -63,12 +65,15 @@ void python_has_ended() {
 
 class Command {
  public:
-  explicit Command(std::vector<std::string> words) {
+  Command(std::vector<std::string> words, const nb::list& losses, const nb::list& metrics) {
+    atl::OwnFunctions functions = functions_of_python(losses, metrics);
     std::promise<atl::Outcome> promise;
     outcome_ = promise.get_future().share();
     ++g_running;
-    thread_ = std::thread([words = std::move(words), promise = std::move(promise)]() mutable {
-      atl::Outcome outcome = atl::run_command(words);
+    thread_ = std::thread([words = std::move(words), functions = std::move(functions),
+                           promise = std::move(promise)]() mutable {
+      atl::Outcome outcome = atl::run_command(words, functions);
+      functions = {};
       --g_running;
       promise.set_value(std::move(outcome));
     });
@@ -94,6 +99,16 @@ class Command {
   std::thread thread_;
 };
 
+// The whole program, in a process that is a rank.
+int run_main(std::vector<std::string> words, const nb::list& losses, const nb::list& metrics) {
+  const atl::Extensions extensions{.functions = functions_of_python(losses, metrics)};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  const nb::gil_scoped_release release;
+  return atl::main(static_cast<int>(words.size()), arguments.data(), extensions);
+}
+
 nb::list take_log() {
   nb::list lines;
   for (const auto& [warning, line] : log_lines().take()) {
@@ -109,11 +124,15 @@ NB_MODULE(_engine, module) {
   module.doc() = "Commands of Atoll in threads of this process.";
   atl::send_log_to([](bool warning, const std::string& line) { log_lines().add(warning, line); });
   nb::class_<Command>(module, "Command", "One command, from its start on.")
-      .def(nb::init<std::vector<std::string>>(), nb::arg("words"))
+      .def(nb::init<std::vector<std::string>, const nb::list&, const nb::list&>(), nb::arg("words"),
+           nb::arg("losses") = nb::list(), nb::arg("metrics") = nb::list(),
+           "losses, metrics: functions that the command knows, see functions.hpp.")
       .def("wait", &Command::wait, nb::arg("seconds"), nb::call_guard<nb::gil_scoped_release>(),
            "Waits for so many seconds at most; True if the command has ended.")
       .def("outcome", &Command::outcome, nb::call_guard<nb::gil_scoped_release>(),
            "Exit code, standard output and error message; waits for the end.");
+  module.def("main", &run_main, nb::arg("words"), nb::arg("losses"), nb::arg("metrics"),
+             "The program `atoll`, with functions that it knows; its exit code.");
   module.def("stop", &atl::stop_command, "A training ends after its epoch, with a checkpoint.");
   module.def("take_log", &take_log, "(is_warning, line) of what was logged since the last call.");
   module.def("reference", &atl::describe_commands, "What `atoll reference --json` prints.");

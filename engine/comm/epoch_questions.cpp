@@ -35,10 +35,10 @@ std::unique_ptr<EpochQuestions> EpochQuestions::from_environment() {
   return questions->send("hello " + words[1]) ? std::move(questions) : nullptr;
 }
 
-EpochQuestions::Answer EpochQuestions::ask(const std::string& line) {
+std::string EpochQuestions::ask(const std::string& line) {
   const std::string answer = send(line) ? receive() : "";
-  if (answer == "go on") return Answer::kGoOn;
-  return answer == "enough" ? Answer::kEnough : Answer::kInterrupt;
+  const bool known = answer == kGoOn || answer == kEnough || answer.starts_with(kRate);
+  return known ? answer : kInterrupt;
 }
 
 bool EpochQuestions::send(const std::string& line) {

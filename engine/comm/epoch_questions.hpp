@@ -10,19 +10,23 @@
 namespace atl {
 
 // Lines of text over TCP: "hello KEY" first, then an object of JSON per epoch, as in metrics.jsonl.
-// Each of these is answered by "go on", "enough" (the run ends here, with its result) or
-// "interrupt" (it ends as after Ctrl-C).
+// Each of these is answered by "go on", "rate R" (with this learning rate from now on), "enough"
+// (the run ends here, with its result) or "interrupt" (it ends as after Ctrl-C).
 class EpochQuestions {
  public:
   // Where the environment names who answers: "ADDRESS:PORT KEY".
   static constexpr const char* kAddress = "ATOLL_PROGRESS";
 
-  enum class Answer { kGoOn, kEnough, kInterrupt };
+  static constexpr const char* kGoOn = "go on";
+  static constexpr const char* kEnough = "enough";
+  static constexpr const char* kInterrupt = "interrupt";
+  static constexpr const char* kRate = "rate ";  // and the number
 
   // Null if the environment names nobody, or it can't be reached: a warning.
   static std::unique_ptr<EpochQuestions> from_environment();
-  // Waits for the answer, however long that takes. Who has gone away would not go on.
-  Answer ask(const std::string& line);
+  // Waits for the answer, however long that takes. Who has gone away would not go on, nor does
+  // whoever answers something else.
+  std::string ask(const std::string& line);
 
  private:
   explicit EpochQuestions(Descriptor socket) : socket_(std::move(socket)) {}

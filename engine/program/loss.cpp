@@ -1,5 +1,7 @@
 #include "engine/program/loss.hpp"
 
+#include "base/parallel.hpp"
+
 namespace atl {
 
 namespace {
@@ -11,6 +13,53 @@ std::vector<LocalId> all_rows(std::size_t count) {
   return rows;
 }
 
+template <typename T>
+std::vector<T> on_host(const Rank& rank, std::span<const T> values) {
+  std::vector<T> host(values.size());
+  if (host.empty()) return host;
+  rank.backend.copy(rank.queue, host.data(), values.data(),
+                    static_cast<std::int64_t>(values.size_bytes()), CopyKind::kDeviceToHost);
+  rank.backend.synchronize(rank.queue);
+  return host;
+}
+
+// So many entries of each of the rows.
+template <typename T>
+std::vector<T> rows_of(const std::vector<T>& all, std::span<const LocalId> rows,
+                       std::int64_t entries) {
+  if (all.empty()) return {};
+  std::vector<T> some(rows.size() * static_cast<std::size_t>(entries));
+  parallel_for(std::ssize(rows), 4096, [&](std::int64_t i) {
+    std::copy_n(all.begin() + to_index(rows[i]) * entries, entries, some.begin() + i * entries);
+  });
+  return some;
+}
+
+void compute_own_loss(const Rank& rank, const LossTargets& targets, ConstMatrixView logits,
+                      double scale, MatrixView gradient, std::span<double> loss_sum) {
+  const std::vector<LocalId> rows = on_host(rank, targets.rows);
+  const std::vector<float> chosen =
+      rows_of(download_f32(rank.backend, rank.queue, logits), rows, logits.cols);
+  const auto classes = rows_of(on_host(rank, targets.labels), rows, 1);
+  const auto several = rows_of(on_host(rank, targets.multi_labels), rows, logits.cols);
+  const auto numbers = rows_of(on_host(rank, targets.numbers), rows, logits.cols);
+  std::vector<float> derivatives(chosen.size(), 0.0F);
+  double sum = 0;
+  if (!rows.empty()) {
+    sum = targets.own->compute({logits.cols, chosen, classes, several, numbers}, derivatives);
+  }
+  std::vector<float> all(static_cast<std::size_t>(logits.rows * logits.cols), 0.0F);
+  parallel_for(std::ssize(rows), 4096, [&](std::int64_t i) {
+    for (std::int64_t c = 0; c < logits.cols; ++c) {
+      const auto derivative = static_cast<double>(derivatives[i * logits.cols + c]);
+      all[to_index(rows[i]) * logits.cols + c] = static_cast<float>(scale * derivative);
+    }
+  });
+  upload_f32(rank.backend, rank.queue, all, gradient);
+  rank.backend.copy(rank.queue, loss_sum.data(), &sum, sizeof(sum), CopyKind::kHostToDevice);
+  rank.backend.synchronize(rank.queue);
+}
+
 }  // namespace
 
 Loss::Loss(Backend& backend, const LossTargets& targets, double total)
@@ -18,7 +67,9 @@ Loss::Loss(Backend& backend, const LossTargets& targets, double total)
 
 void queue_loss(const Rank& rank, const LossTargets& targets, ConstMatrixView logits, double scale,
                 MatrixView gradient, std::span<double> loss_sum) {
-  if (!targets.numbers.empty()) {
+  if (targets.own != nullptr) {
+    compute_own_loss(rank, targets, logits, scale, gradient, loss_sum);
+  } else if (!targets.numbers.empty()) {
     rank.backend.run(rank.queue, kernels::ErrorLoss{targets.measure, logits, targets.numbers,
                                                     targets.rows, scale, gradient, loss_sum});
   } else if (targets.multi_labels.empty()) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/exchange/rank.hpp"
+#include "engine/program/own_functions.hpp"
 #include "engine/tensor/tensor.hpp"
 
 namespace atl {
@@ -19,10 +20,11 @@ struct LossTargets {
   SoftmaxTarget softmax = {};
   SigmoidTarget sigmoid = {};
   ErrorMeasure measure = ErrorMeasure::kSquared;
+  const OwnLoss* own = nullptr;  // in place of these
 };
 
 // Queues loss_sum[0] = the sum of the losses of targets.rows and gradient = scale * its gradient,
-// both [inner, outputs].
+// both [inner, outputs]. A loss of the program's own is computed at once, on the host.
 void queue_loss(const Rank& rank, const LossTargets& targets, ConstMatrixView logits, double scale,
                 MatrixView gradient, std::span<double> loss_sum);
 
@@ -58,7 +60,7 @@ class Loss {
   virtual double local_sum() const { return sum_.host()[0]; }
   double total() const { return total_; }
   // Whether compute() queues the same in every epoch.
-  virtual bool repeats() const { return true; }
+  virtual bool repeats() const { return targets_.own == nullptr; }
 
  private:
   LossTargets targets_;

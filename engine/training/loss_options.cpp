@@ -1,16 +1,33 @@
 #include "engine/training/loss_options.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
 #include "base/error.hpp"
 #include "base/npy.hpp"
+#include "base/suggest.hpp"
+#include "engine/program/own_functions.hpp"
 #include "engine/training/agreement.hpp"
 
 namespace atl {
 
 namespace {
+
+constexpr std::array kLossNames = {
+    std::pair{"auto", LossKind::kAuto},         std::pair{"cross-entropy", LossKind::kCrossEntropy},
+    std::pair{"focal", LossKind::kFocal},       std::pair{"mse", LossKind::kSquaredError},
+    std::pair{"mae", LossKind::kAbsoluteError},
+};
+
+std::string loss_problem(const std::string& text) {
+  std::vector<std::string> known = loss_names();
+  for (const OwnLoss& own : own_functions().losses) known.push_back(own.name);
+  if (std::ranges::find(known, text) != known.end()) return "";
+  return fmt::format("'{}' is no loss{}; allowed are {}", text, did_you_mean(text, known),
+                     fmt::join(known, ", "));
+}
 
 template <typename T>
 std::vector<float> checked_weights(const NpyFile& file) {
@@ -84,6 +101,17 @@ std::string metric_problem(const std::string& text) {
 
 }  // namespace
 
+LossKind LossOptions::kind() const {
+  const auto found = std::ranges::find(kLossNames, name, [](const auto& row) { return row.first; });
+  return found == kLossNames.end() ? LossKind::kOwn : found->second;
+}
+
+std::vector<std::string> loss_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kLossNames) names.emplace_back(name);
+  return names;
+}
+
 OptionTable<LossOptions> loss_options() {
   using Row = Option<LossOptions>;
   return {
@@ -92,21 +120,19 @@ OptionTable<LossOptions> loss_options() {
        .help = "auto: cross-entropy of classes, mse of numbers to predict; or cross-entropy, focal "
                "(cross-entropy for rare classes, see --focal-gamma), mse (mean squared error), mae "
                "(mean absolute error)",
-       .value = Row::word<LossKind>(ATOLL_FIELD(kind), {{"auto", LossKind::kAuto},
-                                                        {"cross-entropy", LossKind::kCrossEntropy},
-                                                        {"focal", LossKind::kFocal},
-                                                        {"mse", LossKind::kSquaredError},
-                                                        {"mae", LossKind::kAbsoluteError}}),
+       .value = Row::text(ATOLL_FIELD(name), loss_problem),
        .recorded =
            [](const LossOptions& loss) {
-             return loss.kind == LossKind::kAbsoluteError || loss.kind == LossKind::kFocal;
+             const LossKind kind = loss.kind();
+             return kind == LossKind::kAbsoluteError || kind == LossKind::kFocal ||
+                    kind == LossKind::kOwn;
            }},
       {.name = "focal-gamma",
        .group = "Optimizer",
        .help = "Focal loss: power g of the factor (1 - p)^g, p the probability of the label; 0: "
                "cross-entropy",
        .value = Row::number(ATOLL_FIELD(focal_gamma), 0, 100),
-       .recorded = [](const LossOptions& loss) { return loss.kind == LossKind::kFocal; }},
+       .recorded = [](const LossOptions& loss) { return loss.kind() == LossKind::kFocal; }},
       {.name = "class-weights",
        .group = "Optimizer",
        .help = "Weight of each class in the loss: balanced (training nodes / (classes * nodes of "
@@ -151,18 +177,22 @@ OptionTable<LossOptions> loss_options() {
 void check_loss_options(const LossOptions& loss, Task task) {
   const bool numbers = task == Task::kRegression;
   const bool links_task = task == Task::kLinkPrediction;
-  const bool errors = loss.kind == LossKind::kSquaredError || loss.kind == LossKind::kAbsoluteError;
-  const bool focal = loss.kind == LossKind::kFocal;
-  if (numbers && (focal || loss.kind == LossKind::kCrossEntropy)) {
-    fail_option("--loss {}: the task is regression; allowed are mse and mae",
-                focal ? "focal" : "cross-entropy");
+  const LossKind kind = loss.kind();
+  const bool errors = kind == LossKind::kSquaredError || kind == LossKind::kAbsoluteError;
+  const bool focal = kind == LossKind::kFocal;
+  const bool own = kind == LossKind::kOwn;
+  if (numbers && (focal || kind == LossKind::kCrossEntropy)) {
+    fail_option("--loss {}: the task is regression; allowed are mse and mae", loss.name);
   }
-  if (!numbers && (errors || (focal && links_task))) {
-    fail_option("--loss {}: the task is {}; allowed {}",
-                focal                                  ? "focal"
-                : loss.kind == LossKind::kSquaredError ? "mse"
-                                                       : "mae",
-                to_string(task), links_task ? "is cross-entropy" : "are cross-entropy and focal");
+  if (!numbers && (errors || ((focal || own) && links_task))) {
+    fail_option("--loss {}: the task is {}; allowed {}", loss.name, to_string(task),
+                links_task ? "is cross-entropy" : "are cross-entropy and focal");
+  }
+  if (own && (!loss.class_weights.empty() || loss.label_smoothing > 0)) {
+    fail_option(
+        "--class-weights, --label-smoothing: not together with --loss {}, which computes "
+        "all of the loss itself",
+        loss.name);
   }
   if (!focal && loss.focal_gamma != LossOptions().focal_gamma) {
     fail_option("--focal-gamma: is of the focal loss; add --loss focal");
@@ -180,7 +210,9 @@ void check_loss_options(const LossOptions& loss, Task task) {
         to_string(task));
   }
   const std::vector<std::string> metrics = metric_words(task, loss.links.hits_at);
-  if (loss.metric != kUsualMetric && std::ranges::find(metrics, loss.metric) == metrics.end()) {
+  const bool own_metric = !links_task && atl::own_metric(loss.metric).has_value();
+  if (loss.metric != kUsualMetric && !own_metric &&
+      std::ranges::find(metrics, loss.metric) == metrics.end()) {
     fail_option("--metric {}: the task is {}; allowed are {}{}", loss.metric, to_string(task),
                 fmt::join(metrics, ", "), links_task ? ", or others that --hits-at has" : "");
   }
@@ -200,7 +232,8 @@ void check_loss_options(const LossOptions& loss, Task task) {
 Metric chosen_metric(const LossOptions& loss, Task task) {
   const std::vector<Metric> metrics = metrics_of(task, loss.links.hits_at);
   const std::optional<Metric> named = metric_named(loss.metric);
-  const bool has = named && std::ranges::find(metrics, *named) != metrics.end();
+  const bool own = named && named->kind == MetricKind::kOwn && task != Task::kLinkPrediction;
+  const bool has = own || (named && std::ranges::find(metrics, *named) != metrics.end());
   return has ? *named : metrics.front();
 }
 

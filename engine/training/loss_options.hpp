@@ -19,6 +19,7 @@ enum class LossKind : std::uint8_t {
   kSquaredError,
   kAbsoluteError,
   kFocal,  // cross-entropy that counts what is right already the less, the surer it is
+  kOwn,    // of the program: see own_functions.hpp
 };
 
 // Options of task link-prediction.
@@ -32,7 +33,7 @@ inline constexpr const char* kBalancedWeights = "balanced";
 inline constexpr const char* kUsualMetric = "auto";  // of the task
 
 struct LossOptions {
-  LossKind kind = LossKind::kAuto;
+  std::string name = "auto";  // one of loss_names(), or of the program's own
   // empty: none; kBalancedWeights; or a .npy file, see class_weights()
   std::string class_weights = {};
   double label_smoothing = 0;
@@ -40,8 +41,12 @@ struct LossOptions {
   LinkOptions links = {};
   std::string metric = kUsualMetric;  // or to_string() of another of metrics_of()
 
-  double focus() const { return kind == LossKind::kFocal ? focal_gamma : 0; }
+  LossKind kind() const;
+  double focus() const { return kind() == LossKind::kFocal ? focal_gamma : 0; }
 };
+
+// Those that Atoll has.
+std::vector<std::string> loss_names();
 
 OptionTable<LossOptions> loss_options();
 // Throws Error{kOption} for what the task of the dataset has no use for.

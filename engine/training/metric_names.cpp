@@ -9,6 +9,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "engine/program/own_functions.hpp"
+
 namespace atl {
 
 namespace {
@@ -37,6 +39,7 @@ constexpr std::array kRows = {
     MetricRow{MetricKind::kRmse, "rmse", "RMSE", true, false},
     MetricRow{MetricKind::kMrr, "mrr", "MRR"},
     MetricRow{MetricKind::kHits, "hits@", "Hits@"},
+    MetricRow{MetricKind::kOwn, "", "", false, false},
 };
 
 const MetricRow& row_of(Metric metric) { return kRows[static_cast<std::size_t>(metric.kind)]; }
@@ -44,6 +47,8 @@ const MetricRow& row_of(Metric metric) { return kRows[static_cast<std::size_t>(m
 static_assert(std::ranges::all_of(kRows, [](const MetricRow& row) {
   return &row == &kRows[static_cast<std::size_t>(row.kind)];
 }));
+
+const OwnMetric& own_of(Metric metric) { return own_functions().metrics.at(metric.own); }
 
 constexpr std::size_t kMostMetrics = 33;
 constexpr std::int64_t kMostHits = 1000000;
@@ -63,7 +68,9 @@ std::string with_hits(std::string_view text, Metric metric) {
 
 std::optional<Metric> find_by(std::string_view MetricRow::*field, std::string_view text) {
   for (const MetricRow& row : kRows) {
-    if (row.kind != MetricKind::kHits) {
+    if (row.kind == MetricKind::kOwn) {
+      if (const auto own = own_metric(std::string(text))) return Metric{row.kind, 0, *own};
+    } else if (row.kind != MetricKind::kHits) {
       if (row.*field == text) return Metric{row.kind};
     } else if (text.starts_with(row.*field)) {
       const std::int64_t hits = hits_in(text.substr((row.*field).size()));
@@ -75,8 +82,14 @@ std::optional<Metric> find_by(std::string_view MetricRow::*field, std::string_vi
 
 }  // namespace
 
-std::string to_string(Metric metric) { return with_hits(row_of(metric).name, metric); }
-std::string shown_name(Metric metric) { return with_hits(row_of(metric).shown, metric); }
+std::string to_string(Metric metric) {
+  return metric.kind == MetricKind::kOwn ? own_of(metric).name
+                                         : with_hits(row_of(metric).name, metric);
+}
+std::string shown_name(Metric metric) {
+  return metric.kind == MetricKind::kOwn ? own_of(metric).name
+                                         : with_hits(row_of(metric).shown, metric);
+}
 
 std::optional<Metric> metric_named(const std::string& name) {
   return find_by(&MetricRow::name, name);
@@ -85,10 +98,18 @@ std::optional<Metric> metric_shown_as(const std::string& shown) {
   return find_by(&MetricRow::shown, shown);
 }
 
-bool lower_is_better(Metric metric) { return row_of(metric).lower_is_better; }
+bool lower_is_better(Metric metric) {
+  return metric.kind == MetricKind::kOwn ? own_of(metric).lower_is_better
+                                         : row_of(metric).lower_is_better;
+}
 std::vector<std::pair<std::string, bool>> metric_directions() {
   std::vector<std::pair<std::string, bool>> all;
-  for (const MetricRow& row : kRows) all.emplace_back(row.name, row.lower_is_better);
+  for (const MetricRow& row : kRows) {
+    if (row.kind != MetricKind::kOwn) all.emplace_back(row.name, row.lower_is_better);
+  }
+  for (const OwnMetric& own : own_functions().metrics) {
+    all.emplace_back(own.name, own.lower_is_better);
+  }
   return all;
 }
 bool is_share(Metric metric) { return row_of(metric).is_share; }

@@ -27,16 +27,19 @@ enum class MetricKind : std::uint8_t {
   kRmse,
   kMrr,
   kHits,
+  kOwn,  // of the program: see own_functions.hpp
 };
 
 // Definitions: docs/tasks.md.
 struct Metric {
   MetricKind kind = MetricKind::kAccuracy;
   std::int64_t hits_at = 0;  // K of Hits@K
+  std::size_t own = 0;       // of kOwn: its place among own_functions().metrics
   bool operator==(const Metric&) const = default;
 };
 
-// "f1-macro", "hits@10", ...: on the command line and in files.
+// "f1-macro", "hits@10", ..., or the name of one of the program's own: on the command line and in
+// files.
 std::string to_string(Metric metric);
 // The reverse; empty for other text.
 std::optional<Metric> metric_named(const std::string& name);
@@ -52,8 +55,8 @@ std::vector<std::pair<std::string, bool>> metric_directions();
 // A fraction in 0 .. 1, which may be shown in percent.
 bool is_share(Metric metric);
 
-// All that the task has, the one by which it is judged unless another is asked for first. `hits_at`
-// is read for links, see link_metrics().
+// All that the task has of Atoll's, the one by which it is judged unless another is asked for
+// first. `hits_at` is read for links, see link_metrics().
 std::vector<Metric> metrics_of(Task task, const std::string& hits_at);
 
 // The MRR, and Hits@K for each number of a list such as "10,20,50", in its order; empty for other

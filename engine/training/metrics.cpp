@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "base/parallel.hpp"
+#include "engine/program/own_functions.hpp"
+#include "engine/training/agreement.hpp"
+#include "engine/training/gather_rows.hpp"
 
 namespace atl {
 
@@ -345,6 +348,75 @@ Metrics regress(const Rank& rank, int epoch, const RankData& data, ConstMatrixVi
   return metrics;
 }
 
+// Labelled nodes of one split in the order of their ids, and what they have.
+struct JudgedSplit {
+  std::vector<float> logits;
+  std::vector<std::int32_t> classes;
+  std::vector<std::uint8_t> several;
+  std::vector<float> numbers;
+};
+
+// The nodes of all ranks go to the first one, which asks the program's function for each split.
+Metrics judge_by_program(const Rank& rank, int epoch, const RankData& data, ConstMatrixView logits,
+                         Metric metric) {
+  rank.reducer.synchronize();
+  const OperationLabel label{"metric of the program", "", -1, epoch};
+  const Task task = data.dataset().task;
+  const auto gathered = [&]<typename T>(bool has, std::span<const T> rows, std::int64_t columns) {
+    if (!has) return std::vector<T>();
+    return gather_rows(rank.transport, data.host_ids(), rows, columns, data.dataset().nodes, label);
+  };
+  std::vector<std::uint8_t> split(static_cast<std::size_t>(data.rows()), kSplits);
+  for (std::size_t s = 0; s < kSplits; ++s) {
+    for (const LocalId row : data.labelled_rows(static_cast<Split>(s))) {
+      split[static_cast<std::size_t>(to_index(row))] = static_cast<std::uint8_t>(s);
+    }
+  }
+  const std::int64_t outputs = data.outputs();
+  const std::vector<float> host = download_f32(rank.backend, rank.queue, logits);
+  const bool binary = task == Task::kBinary;
+  const auto splits = gathered(true, std::span<const std::uint8_t>(split), 1);
+  const auto all_logits = gathered(true, std::span<const float>(host), outputs);
+  const auto classes = gathered(task == Task::kSingleLabel || binary, data.host_labels(), 1);
+  const auto several = gathered(task == Task::kMultiLabel, data.host_multi_labels(), outputs);
+  const auto numbers = gathered(task == Task::kRegression, data.host_numbers(), outputs);
+  SplitValues values{kUnknownMetric, kUnknownMetric, kUnknownMetric};
+  on_all_ranks(
+      rank.transport,
+      [&] {
+        std::array<JudgedSplit, kSplits> judged;
+        const auto add = [](auto& to, const auto& from, std::size_t row, std::int64_t columns) {
+          if (from.empty()) return;
+          const auto begin = from.begin() + static_cast<std::int64_t>(row) * columns;
+          to.insert(to.end(), begin, begin + columns);
+        };
+        for (std::size_t i = 0; i < splits.size(); ++i) {
+          if (splits[i] >= kSplits) continue;
+          JudgedSplit& own = judged[splits[i]];
+          add(own.logits, all_logits, i, outputs);
+          add(own.several, several, i, outputs);
+          add(own.numbers, numbers, i, outputs);
+          if (binary) {
+            own.several.push_back(static_cast<std::uint8_t>(classes[i]));
+          } else {
+            add(own.classes, classes, i, 1);
+          }
+        }
+        const OwnMetric& own = own_functions().metrics.at(metric.own);
+        for (std::size_t s = 0; s < kSplits; ++s) {
+          const JudgedSplit& nodes = judged[s];
+          if (nodes.logits.empty()) continue;
+          values[s] =
+              own.compute({outputs, nodes.logits, nodes.classes, nodes.several, nodes.numbers});
+        }
+      },
+      label);
+  rank.transport.broadcast(std::as_writable_bytes(std::span(values)), 0, label);
+  Metrics metrics;
+  metrics.all = {{metric, values}};
+  return metrics;
+}
+
 }  // namespace
 
 const SplitValues* Metrics::find(Metric metric) const {
@@ -408,14 +480,21 @@ Metrics compute_metrics(const Rank& rank, int epoch, const RankData& data, Const
     return {};
   }
   const bool counted = extent == MetricExtent::kChosen;
+  const bool own = chosen.kind == MetricKind::kOwn;
   Metrics metrics;
-  if (counted && task == Task::kSingleLabel && chosen.kind == MetricKind::kAccuracy) {
+  if (own && counted) {
+    metrics = judge_by_program(rank, epoch, data, logits, chosen);
+  } else if (counted && task == Task::kSingleLabel && chosen.kind == MetricKind::kAccuracy) {
     metrics.all = {{chosen, accuracy(rank, epoch, data, logits, counts)}};
   } else if (counted && task == Task::kMultiLabel && chosen.kind == MetricKind::kF1Micro) {
     metrics.all = {{chosen, micro_f1(rank, epoch, data, logits, counts)}};
   } else {
     metrics = task == Task::kRegression ? regress(rank, epoch, data, logits)
                                         : classify(rank, epoch, data, logits, chosen, extent);
+    if (own) {
+      const Metrics found = judge_by_program(rank, epoch, data, logits, chosen);
+      metrics.all.push_back(found.all.front());
+    }
   }
   const SplitValues* values = metrics.find(chosen);
   ATOLL_ASSERT(values != nullptr, "no {}", to_string(chosen));

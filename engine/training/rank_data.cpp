@@ -61,8 +61,9 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
               .rows = training_rows_.span(),
               .softmax = {class_weights_.span(), loss.label_smoothing, loss.focus()},
               .sigmoid = {class_weights_.span(), loss.focus()},
-              .measure = loss.kind == LossKind::kAbsoluteError ? ErrorMeasure::kAbsolute
-                                                               : ErrorMeasure::kSquared};
+              .measure = loss.kind() == LossKind::kAbsoluteError ? ErrorMeasure::kAbsolute
+                                                                 : ErrorMeasure::kSquared,
+              .own = own_loss(loss.name)};
   if (!training && outputs_ != model_outputs) {
     fail_input("dataset {}: its labels need {} outputs per node, the model has {}", dataset_.name,
                outputs_, model_outputs);

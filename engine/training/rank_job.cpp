@@ -236,6 +236,13 @@ void RankJob::enter_epoch(int epoch) {
   trainer_->enter_epoch(epoch);
 }
 
+void RankJob::set_learning_rate(double rate) {
+  learning_rate_ = rate;
+  options_.optimizer.learning_rate = rate;
+  options_.switching.rate_after = 0;
+  trainer_->set_learning_rate(rate);
+}
+
 void RankJob::enter_cut(int number) {
   const SteadyTime start = steady_now();
   const ParallelThreads threads(threads_);

@@ -36,6 +36,11 @@ class RankJob {
     return result;
   }
 
+  // From the next epoch on, in place of all rates that options say. Schedule and parameter groups
+  // go by it.
+  void set_learning_rate(double rate);
+  std::optional<double> learning_rate() const { return learning_rate_; }  // none: by options
+
   Backend& backend() { return *backend_; }
   Queue& queue() { return *queue_; }
   const RankData& data() const { return *data_; }
@@ -93,6 +98,7 @@ class RankJob {
   std::unique_ptr<PartGroup> group_;  // null: each rank holds a part alone
   std::unique_ptr<RankData> data_;
   std::unique_ptr<Trainer> trainer_;
+  std::optional<double> learning_rate_;
 };
 
 }  // namespace atl

@@ -133,6 +133,7 @@ std::string metrics_line(const EpochResult& result, const Metrics* metrics) {
     line["edges_kept"] = result.blocks->edges_kept;
   }
   if (result.last_before_switch) line[kLastBeforeSwitch] = true;
+  if (result.learning_rate) line["lr"] = *result.learning_rate;
   return line.dump();
 }
 

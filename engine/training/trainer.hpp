@@ -53,6 +53,7 @@ struct EpochResult {
   std::optional<CutRecord> cut;            // with --repartition-every
   std::optional<BlockRecord> blocks;       // where it was trained on these
   bool last_before_switch = false;         // of the first phase
+  std::optional<double> learning_rate;     // that was set in mid-run
   EpochWishes wishes;                      // of any rank
 };
 
@@ -100,6 +101,8 @@ class Trainer {
   }
   // Switches if this epoch is the first one after the first phase, as run_epoch() does.
   void enter_epoch(int epoch);
+  // See RankJob, which keeps it.
+  void set_learning_rate(double rate) { optimizer_.set_learning_rate(rate); }
   // True in a local phase: what is sent later is not sent yet.
   bool is_local() const { return later_exchange_ != nullptr; }
   // Metrics of the current weights, or of their mean (--average-weights), by one forward pass with

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/json.hpp"
@@ -9,6 +10,12 @@
 #include "engine/training/run_folder.hpp"
 
 namespace atl {
+
+// How a run goes on after an epoch.
+struct AfterEpoch {
+  std::string stopped_by = "";               // not empty: it ends, for this reason
+  std::optional<double> learning_rate = {};  // from the next epoch on
+};
 
 // Records of the run folder besides options.
 struct RunDescription {
@@ -18,9 +25,8 @@ struct RunDescription {
   std::string model_file = "";  // the text of --model-file, kept as model.toml
   // Called on every rank when an epoch is done and kept.
   std::function<void(int epoch)> epoch_done = {};
-  // Called on every rank after an epoch, with its line of metrics.jsonl; collective. If it returns
-  // something, that ends the run, as its `stopped_by`.
-  std::function<std::string(const std::string& line)> after_epoch = {};
+  // Called on every rank after an epoch, with its line of metrics.jsonl; collective.
+  std::function<AfterEpoch(const std::string& line)> after_epoch = {};
   // Called at once with the signal that asks this run to end; ranks that say nothing have none.
   std::function<void(int signal)> asked_to_end = {};
 };

@@ -117,7 +117,7 @@ def _end_running():
 class InProcess:
     """A command in a thread of this process."""
 
-    def __init__(self, words, variables=None):
+    def __init__(self, words, variables=None, functions=None):
         for variable in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
             if int(os.environ.get(variable, "1")) > 1:
                 raise InputError(f"a launcher has started several copies of this process "
@@ -126,7 +126,7 @@ class InProcess:
         # One command runs at a time, so these are its own.
         self._variables = list(variables or {})
         os.environ.update(variables or {})
-        self._command = _engine.Command(list(words))
+        self._command = _engine.Command(list(words), *(functions.for_engine() if functions else ()))
         _RUNNING.add(self)
 
     def wait(self, seconds):
@@ -147,8 +147,12 @@ class InProcess:
 class Process:
     """A command as a process of its own, with `launcher` (words) before the program's path."""
 
-    def __init__(self, words, launcher=(), variables=None):
-        self._words = [*launcher, program_path(), *words]
+    def __init__(self, words, launcher=(), variables=None, functions=None):
+        program = [program_path()]
+        if functions:
+            program, more = functions.program()
+            variables = {**more, **(variables or {})}
+        self._words = [*launcher, *program, *words]
         # A file, not a pipe: nothing has to be read while it runs.
         self._output = tempfile.TemporaryFile()
         self._errors = tempfile.TemporaryFile()
@@ -201,12 +205,20 @@ class Process:
         return code, output, message
 
 
-def start(words, launcher=None, variables=None):
+def start(words, launcher=None, variables=None, functions=None):
     """A running command. launcher: None for this process, [] for one of its own, or its words.
-    variables: of its environment, beside those of this process."""
+    variables: of its environment, beside those of this process. functions: a Functions of the
+    caller's, or None."""
+    if functions:
+        if _engine is None:
+            raise InputError("loss, metric: functions need the compiled part of the package, which is "
+                             "not here; build it (pip install .)")
+        if words[0] == "launch":
+            raise InputError("loss, metric: functions can't be taken to the ranks of `atoll launch`; "
+                             "allowed are the launchers 'threads', 'mpirun' and a list of words")
     if launcher is None and _engine is not None:
-        return InProcess(words, variables)
-    return Process(words, launcher or [], variables)
+        return InProcess(words, variables, functions)
+    return Process(words, launcher or [], variables, functions)
 
 
 def run(words, launcher=None):

@@ -11,6 +11,7 @@ import numpy as np
 from atoll import _program
 from atoll._errors import InputError, failure
 from atoll._evaluation import Evaluation
+from atoll._functions import Functions, lower_is_better, require_given
 from atoll._kept import KeptPlace
 from atoll._model_file import to_toml
 from atoll._progress import MetricsFollower, ProgressLine, Questions
@@ -72,11 +73,25 @@ def _say_where(error, run):
 
 def _better(metric):
     """max or min: which value of the option `metric` is the best."""
+    if callable(metric):
+        return min if lower_is_better(metric) else max
     lower = [row["name"] for row in _program.reference()["metrics"] if row["lower_is_better"]]
     return min if metric in lower else max
 
 
-def _follow(words, ranks, launcher, path, epochs, progress, before="", best=max):
+def _answer_of(said):
+    """The answer of a progress function in the engine's words."""
+    if not isinstance(said, dict):
+        return "enough" if said is False else "go on"
+    rate = said.get("lr")
+    if set(said) != {"lr"} or isinstance(rate, bool) or not isinstance(rate, (int, float)) \
+            or not 0 < rate < float("inf"):
+        raise InputError(f"progress: it returned {said!r}; allowed are False (stop), "
+                         "{'lr': a number above 0} (the learning rate from now on) and None")
+    return f"rate {float(rate)!r}"
+
+
+def _follow(words, ranks, launcher, path, epochs, progress, functions, before="", best=max):
     """Runs a training to its end, showing its epochs."""
     run = Run._begun(path, ranks, launcher)
     words, program_launcher = _launch(words, ranks, launcher)
@@ -86,7 +101,7 @@ def _follow(words, ranks, launcher, path, epochs, progress, before="", best=max)
     show = line if progress is True else progress or None
     # A function may stop the training, which therefore waits for it.
     questions = None if show is line else Questions(local=launcher in ("threads", "mpirun"))
-    command = _program.start(words, program_launcher, questions and questions.variables)
+    command = _program.start(words, program_launcher, questions and questions.variables, functions)
     interrupts = 0
     enough = False
     ended = False
@@ -108,12 +123,15 @@ def _follow(words, ranks, launcher, path, epochs, progress, before="", best=max)
         while not ended:
             try:
                 for record in records():
-                    is_enough = show is not None and not enough and show(record) is False
+                    said = None if show is None or enough else show(record)
                     if questions is not None and questions.has_asked:
-                        questions.answer("enough" if is_enough else "go on")
-                    elif is_enough:
+                        questions.answer(_answer_of(said))
+                    elif said is False:
                         enough = True
                         command.stop()
+                    elif isinstance(said, dict):
+                        raise InputError("progress: the first rank can't be reached, so its learning "
+                                         "rate stays as it is; pass ATOLL_PROGRESS on to it")
             except KeyboardInterrupt:
                 interrupts += 1
                 if interrupts > 1 and hasattr(command, "kill"):
@@ -152,8 +170,9 @@ def _follow(words, ranks, launcher, path, epochs, progress, before="", best=max)
         raise KeyboardInterrupt
     if enough and stopped:
         # Nothing more is trained. This writes the result of what there is.
-        return run.resume(epochs=run.epochs, progress=None)
+        return run.resume(epochs=run.epochs, progress=None, **functions.given())
     if code != 0:
+        functions.raise_failure()
         raise failure(error, code)
     if run.ending:
         _program.log.info("%s", run.ending)
@@ -226,14 +245,16 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
     run_dir: folder for everything that the run keeps, new or empty. None: runs/DATASET-MODEL-K.
     progress: True shows a line. A function gets each epoch's record (a dictionary with epoch, loss,
         train, valid, test, epoch_ms, ...). The training waits for it. If it returns False, the
-        training ends after that epoch, and train() returns the run. If it raises an exception, the
-        run is interrupted after that epoch.
+        training ends after that epoch, and train() returns the run. If it returns {"lr": 0.001},
+        that is the learning rate from the next epoch on. If it raises an exception, the run is
+        interrupted after that epoch.
         False or None: shows nothing.
     seeds: seeds=range(3) trains once with each of these seeds and returns atoll.Runs, with mean and
         deviation. Under run_dir, each has a folder seed-N then.
     options: those of `atoll train`, with _ instead of -: hidden=256, layers=3, epochs=200, lr=0.01,
         norm="batch", bits="adaptive", ...; atoll.options() lists them all. class_weights may be an
-        array.
+        array. loss may be a function(logits, labels) -> (value, gradient), metric a
+        function(logits, labels) -> number: see docs/python.md.
 
     Ctrl-C ends the run after its epoch and raises Interrupted, which has the run; its resume()
     continues. Raises InputError for what you can fix, and AtollError for failures.
@@ -251,6 +272,7 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
         if isinstance(dataset, Dataset):
             dataset._move_beside(run_dir)
         kept = _with_kept_arrays(run_dir, options)
+        functions, kept = Functions.of_options(kept)
         words = ["train", os.path.abspath(os.fspath(dataset)), f"--run-dir={run_dir}"]
         words += _program.option_words("train", kept)
         with tempfile.TemporaryDirectory(prefix="atoll-") as temporary:
@@ -263,7 +285,7 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
                 words.append(f"--model={model}")
             try:
                 epochs = options.get("epochs", _program.option_rows("train")["epochs"]["default"])
-                return _follow(words, ranks, launcher, run_dir, epochs, progress, _before,
+                return _follow(words, ranks, launcher, run_dir, epochs, progress, functions, _before,
                                _better(options.get("metric")))
             except InputError as error:
                 raise _naming(error, {os.path.join(temporary, "model.toml"): "model",
@@ -474,14 +496,17 @@ class Run:
             warnings.warn(f"resume: {why}", stacklevel=2)
             return self
         moved = self.dataset if dataset is None else dataset
+        best = _better(options.get("metric", self._config("metric")))
+        functions, options = Functions.of_options(options)
+        require_given(options.get("loss", self._config("loss")),
+                      options.get("metric", self._config("metric")), functions)
         ranks = ranks or self._ranks or self.summary.get("ranks") or self._config("ranks") or 1
         words = ["train", os.path.abspath(os.fspath(moved)),
                  f"--config={os.path.join(self._path, 'config.toml')}", "--resume",
                  f"--run-dir={self._path}",
                  *_program.option_words("train", _with_kept_arrays(self._path, options))]
         return _follow(words, ranks, launcher or self._launcher, self._path,
-                       options.get("epochs", self._config("epochs")), progress,
-                       best=_better(options.get("metric", self._config("metric"))))
+                       options.get("epochs", self._config("epochs")), progress, functions, best=best)
 
     def predict(self, what="labels", dataset=None, *, path=None, ranks=1, launcher="threads",
                 **options):

@@ -117,8 +117,9 @@ class ExamplesTest(WorkFolder):
         self.assertEqual(self.names["rows"].shape, (2708, 64))
 
     def test_python_page(self):
-        self.run_page("docs/python.md", {1: ("networkx", "scipy")})
-        self.assertEqual(len(fenced("docs/python.md")), 9)
+        self.run_page("docs/python.md", {1: ("networkx", "scipy"), 8: ("atoll._engine",),
+                                         9: ("atoll._engine", "torch")})
+        self.assertEqual(len(fenced("docs/python.md")), 12)
         if has("networkx", "scipy"):
             # The matrix is the same graph.
             np.testing.assert_array_equal(self.names["dataset"].edge_index, self.cora.edge_index)

@@ -643,6 +643,24 @@ class TrainTest(WorkFolder):
                                 env=dict(os.environ, PYTHONPATH=paths))
         self.assertIn("atoll", result.stdout)
 
+    def test_a_progress_function_sets_the_rate(self):
+        dataset = atoll.Dataset.from_arrays(**arrays(), path="data")
+
+        def at_the_third(record):
+            return {"lr": 0.001} if record["epoch"] == 2 else None
+        whole = atoll.train(dataset, "gcn", **{**QUICK, "epochs": 6, "progress": at_the_third})
+        usual = atoll.train(dataset, "gcn", **{**QUICK, "epochs": 6})
+        np.testing.assert_array_equal(whole.metrics["loss"][:3], usual.metrics["loss"][:3])
+        self.assertNotEqual(whole.metrics["loss"][3], usual.metrics["loss"][3])
+        np.testing.assert_array_equal(whole.metrics["lr"], [np.nan, np.nan] + [0.001] * 4)
+        # A resumed run goes on with it.
+        run = atoll.train(dataset, "gcn", **{**QUICK, "epochs": 4, "progress": at_the_third})
+        run = run.resume(epochs=6, progress=None)
+        np.testing.assert_array_equal(run.metrics["loss"], whole.metrics["loss"])
+        for wrong in ({"lr": 0}, {"lr": "0.1"}, {"rate": 0.1}, {}):
+            with self.assertRaisesRegex(atoll.InputError, "progress: it returned"):
+                atoll.train(dataset, "gcn", **{**QUICK, "progress": lambda record: wrong})
+
     @unittest.skipUnless(has("torch", "torch_geometric", "safetensors"), "PyG is not installed")
     def test_pyg_gives_our_logits(self):
         import torch
@@ -677,6 +695,126 @@ class TrainTest(WorkFolder):
             warnings.simplefilter("always")
             atoll.train(self.dataset, snapshot_every=1, snapshot_dir="/proc", **QUICK)
         self.assertTrue(any("snapshot" in str(warning.message) for warning in caught), caught)
+
+
+def cross_entropy(logits, labels):
+    share = np.exp(logits - logits.max(1, keepdims=True))
+    share /= share.sum(1, keepdims=True)
+    rows = np.arange(len(labels))
+    gradient = share.copy()
+    gradient[rows, labels] -= 1
+    return -np.log(share[rows, labels]), gradient
+
+
+def accuracy(logits, labels):
+    return float(np.mean(logits.argmax(1) == labels))
+
+
+def share_of_errors(logits, labels):
+    return 1 - accuracy(logits, labels)
+
+
+share_of_errors.lower_is_better = True
+
+
+@unittest.skipIf(_program._engine is None, "the compiled part is not there")
+class FunctionsTest(WorkFolder):
+    """Losses and metrics that are functions."""
+
+    def setUp(self):
+        super().setUp()
+        self.dataset = atoll.Dataset.from_arrays(**arrays(), path="data")
+
+    def train(self, **options):
+        return atoll.train(self.dataset, "gcn", **{**QUICK, **options})
+
+    def expect_same(self, run, other):
+        np.testing.assert_allclose(run.metrics["loss"], other.metrics["loss"], rtol=1e-4)
+        np.testing.assert_allclose(run.metrics["valid_loss"], other.metrics["valid_loss"], rtol=1e-4)
+
+    def test_a_loss_of_the_same_definition(self):
+        usual = self.train()
+        for ranks in (1, 3):
+            run = self.train(ranks=ranks, loss=cross_entropy, metric=accuracy)
+            self.expect_same(run, usual)
+            np.testing.assert_allclose(run.metrics["valid"], usual.metrics["valid"], atol=1e-6)
+            self.assertEqual(run.summary["metric"], "python-accuracy")
+            self.assertAlmostEqual(run.summary["python-accuracy"]["test"], run.summary["accuracy"]["test"])
+
+    def test_the_lowest_may_be_best(self):
+        run = self.train(metric=share_of_errors, epochs=10)
+        valid = run.metrics["valid"]
+        self.assertEqual(run.summary["best_epoch"], int(valid.argmin()) + 1)
+
+    def test_numbers_are_columns(self):
+        given = {**arrays(), "y": np.random.default_rng(2).normal(size=NODES).astype(np.float32)}
+        shapes = set()
+
+        def squares(logits, labels):
+            shapes.add((logits.shape[1:], labels.shape[1:]))
+            return (logits - labels) ** 2, 2 * (logits - labels)
+        dataset = atoll.Dataset.from_arrays(**given, task="regression", path="numbers")
+        self.expect_same(atoll.train(dataset, "gcn", loss=squares, **QUICK),
+                         atoll.train(dataset, "gcn", **QUICK))
+        self.assertEqual(shapes, {((1,), (1,))})
+
+    def test_what_a_function_raises_comes_back(self):
+        def broken(logits, labels):
+            raise KeyError("no such thing")
+        for ranks in (1, 2):
+            with self.assertRaisesRegex(KeyError, "no such thing"):
+                self.train(ranks=ranks, loss=broken)
+        with self.assertRaisesRegex(KeyError, "no such thing"):
+            self.train(metric=broken)
+
+    def test_what_a_function_returns_is_checked(self):
+        def case(function, text, **options):
+            with self.assertRaisesRegex(atoll.InputError, text):
+                self.train(loss=function, **options)
+        case(lambda logits, labels: 3.0, "must return .value, gradient.")
+        case(lambda logits, labels: (0.0, logits[:1]), r"shape \[1, 3\]; the logits have")
+        case(lambda logits, labels: (0.0, np.where(logits == logits[2, 1], np.nan, logits)),
+             "gradient of row 2, column 1, is nan")
+        with self.assertRaisesRegex(atoll.InputError, "must return a number"):
+            self.train(metric=lambda logits, labels: logits)
+        case(cross_entropy, "computes all of the loss", class_weights="balanced")
+
+    def test_resumed_runs_want_their_functions_again(self):
+        whole = self.train(loss=cross_entropy, metric=accuracy, epochs=6)
+        run = self.train(loss=cross_entropy, metric=accuracy, epochs=3)
+        with self.assertRaisesRegex(atoll.InputError, r"function cross_entropy of Python; .*loss=cross"):
+            run.resume(epochs=6, progress=None, metric=accuracy)
+        run = run.resume(epochs=6, progress=None, loss=cross_entropy, metric=accuracy)
+        np.testing.assert_array_equal(run.metrics["loss"], whole.metrics["loss"])
+        # The model needs none.
+        self.assertEqual(len(run.predict()), NODES)
+        self.assertIn("accuracy", run.evaluate()["test"])
+
+    def test_a_progress_function_stops_with_a_function_as_loss(self):
+        run = self.train(loss=cross_entropy, epochs=50, progress=lambda record: record["epoch"] < 3)
+        self.assertEqual((run.epochs, run.status), (3, "stopped"))
+
+    @unittest.skipUnless(shutil.which("mpirun"), "mpirun is not there")
+    def test_ranks_that_are_processes_import_them(self):
+        usual = self.train()
+        # The functions are of this very file, which the ranks run under another name.
+        run = self.train(ranks=2, launcher="mpirun", loss=cross_entropy, metric=accuracy)
+        self.expect_same(run, usual)
+        with self.assertRaisesRegex(atoll.InputError, "must find the function by its name"):
+            self.train(ranks=2, launcher="mpirun", loss=lambda logits, labels: None)
+        with self.assertRaisesRegex(atoll.InputError, "must return .value, gradient."):
+            self.train(ranks=2, launcher="mpirun", loss=accuracy)
+        with self.assertRaisesRegex(atoll.InputError, "can't be taken to the ranks"):
+            self.train(launcher={"hosts": "localhost"}, loss=cross_entropy)
+
+    @unittest.skipUnless(has("torch"), "torch is not installed")
+    def test_pytorch_finds_gradients(self):
+        import torch.nn.functional
+
+        @atoll.autograd
+        def loss(logits, labels):
+            return torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+        self.expect_same(self.train(loss=loss), self.train())
 
 
 class GraphsTest(WorkFolder):

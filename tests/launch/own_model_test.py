@@ -16,7 +16,7 @@ from cli_support import ATOLL, read_npy, run, write
 BUILD = os.path.abspath(os.environ.get("ATOLL_BUILD", "build"))
 CMAKE = os.environ.get("CMAKE", "cmake")
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples")
-EXAMPLE_NAMES = ("own_model", "own_operation", "own_partitioner", "embed")
+EXAMPLE_NAMES = ("own_model", "own_operation", "own_partitioner", "own_loss", "embed")
 MODEL = ["--model", "mine", "--layers", "2", "--hidden", "8"]
 LOCAL = ["--transport", "local", "--threads", "1"]
 RANK = {"host": "a", "kind": "cpu", "memory_gib": 4, "spmm_gb_per_s": {"8": 4},
@@ -235,6 +235,25 @@ class OwnModelTest(unittest.TestCase):
             result = self.bounded("refused", "--transport", "local", *words)
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertIn("softsign has a kernel for CPUs and f32; found", result.stderr)
+
+    def test_an_own_loss_and_metric_are_options_like_others(self):
+        program = self.path("built/own_loss/own_loss")
+        words = [*LOCAL, "--model", "gcn", "--layers", "2", "--hidden", "8", "--epochs", "20",
+                 "--loss", "robust", "--metric", "in-first-two"]
+        losses = []
+        for ranks in ("1", "3"):
+            result = run(["train", "data", *words, "--ranks", ranks, "--run-dir", f"loss{ranks}"],
+                         self.folder, program=program)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            with open(self.path(f"loss{ranks}", "summary.json"), encoding="utf-8") as file:
+                summary = json.load(file)
+            self.assertEqual(summary["metric"], "in-first-two")
+            self.assertGreater(summary["in-first-two"]["test"], summary["accuracy"]["test"])
+            losses.append(summary["loss"])
+        self.assertAlmostEqual(losses[0], losses[1], delta=1e-4 * losses[0])
+        result = run(["train", "data", "--loss", "robust"], self.folder)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("'robust' is no loss; allowed are auto, cross-entropy", result.stderr)
 
     def test_an_own_partitioner_is_a_method_like_others(self):
         program = self.path("built/own_partitioner/own_partitioner")

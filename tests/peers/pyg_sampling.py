@@ -2,8 +2,9 @@
 """Trains GraphSAGE or GCN by mini-batches of PyG's NeighborLoader on a dataset folder: what
 dgl_sampling.py does with DGL, with the same options and output.
 
-Each layer computes the rows that later ones read, no more (PyG's trim_to_layer). Needs torch,
-torch_geometric, and what its loader samples with: pyg-lib or torch-sparse.
+Needs torch, torch_geometric, and what its loader samples with: pyg-lib or torch-sparse. With the
+former, each layer computes the rows that later ones read, no more (PyG's trim_to_layer); the latter
+does not say which hop a row is of, so each layer computes all rows of the batch.
 """
 
 from peer_sampling import sampling_options, train_by_batches
@@ -24,8 +25,9 @@ def build(options, task):
     def call(layer, x):
         if not given:
             return layer(x, adjacency)
-        x, given["edges"], _ = trim_to_layer(given["layer"], *given["hops"], x, given["edges"])
-        given["layer"] += 1
+        if given["hops"] is not None:
+            x, given["edges"], _ = trim_to_layer(given["layer"], *given["hops"], x, given["edges"])
+            given["layer"] += 1
         return layer(x, given["edges"])
 
     def make_layer(inputs, outputs, bias):
@@ -41,8 +43,9 @@ def build(options, task):
 
     def batches():
         for batch in loader:
-            given.update(edges=batch.edge_index, layer=0,
-                         hops=(batch.num_sampled_nodes, batch.num_sampled_edges))
+            counted = "num_sampled_nodes" in batch
+            given.update(edges=batch.edge_index, layer=0, hops=(
+                batch.num_sampled_nodes, batch.num_sampled_edges) if counted else None)
             yield model(batch.x)[:batch.batch_size], batch.n_id[:batch.batch_size]
 
     def whole_graph():

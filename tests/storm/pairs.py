@@ -42,7 +42,7 @@ VALUES = {
     "init": ("run/model.safetensors", "run-2/model.safetensors"),
     "parameter-groups": ("weight: lr=0.1", "weight: lr=0.2"), "hits-at": ("10", "20"),
     "class-weights": (None, "balanced"), "memory": ("1GiB", "2GiB"),
-    "parts-file": ("parts.npy", "parts-2.npy"), "metric": ("accuracy", "mcc"),
+    "parts-file": ("parts.npy", "parts-2.npy"), "metric": ("accuracy", "mcc"), "loss": ("cross-entropy", "focal"),
     "snapshot-dir": ("/dev/shm", "/tmp"), "blocks": ("4", "auto"), "blocks-until": ("3", "accuracy"),
     "local-until": ("3", "accuracy"), "group-ranks": ("1", "2"), "offload-folder": ("/tmp", "/var/tmp"),
 }
