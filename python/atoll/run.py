@@ -10,7 +10,7 @@ import numpy as np
 
 from atoll import _program
 from atoll._errors import InputError, failure
-from atoll._evaluation import Evaluation
+from atoll._evaluation import SPLITS, Evaluation
 from atoll._functions import Functions, lower_is_better, require_given
 from atoll._kept import KeptPlace
 from atoll._model_file import to_toml
@@ -411,6 +411,14 @@ class Run:
                                    for record, messages in zip(records, sent)])
 
     @property
+    def history(self):
+        """`metrics` as a DataFrame of pandas, with the epoch as index; the Table where pandas is not
+        installed."""
+        if importlib.util.find_spec("pandas") is None:
+            return self.metrics
+        return self.metrics.to_pandas().set_index("epoch")
+
+    @property
     def phases(self):
         """A Table with one row per epoch: milliseconds of each phase of the epoch."""
         return Table.from_records([{"epoch": record["epoch"], **record.get("phases", {})}
@@ -564,7 +572,7 @@ class Run:
             ids = Dataset(dataset).node_ids
             to_parquet(file, ids is not None and np.asarray(ids).dtype.kind not in "iu")
 
-    def evaluate(self, dataset=None, *, ranks=1, launcher="threads", **options):
+    def evaluate(self, dataset=None, *, split=None, ranks=1, launcher="threads", **options):
         """All metrics of the model of the best epoch, as an Evaluation.
 
             evaluation = run.evaluate()
@@ -573,7 +581,10 @@ class Run:
             evaluation.confusion("test")     # int64 [classes, classes]
 
         dataset: None for the dataset that the model was trained on, or another one with the same
-            features and the same kind of labels."""
+            features and the same kind of labels.
+        split: "train", "valid" or "test": of this one alone, as a dictionary by name of the metric."""
+        if split not in (None, *SPLITS):
+            raise InputError(f"split is {split!r}; allowed are {', '.join(map(repr, SPLITS))}")
         dataset = self.dataset if dataset is None else dataset
         with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
             file = os.path.join(folder, "evaluation.json")
@@ -583,7 +594,8 @@ class Run:
             _program.run(words, launcher)
             with open(file, encoding="utf-8") as text:
                 content = json.load(text)
-        return Evaluation(content, Dataset(dataset).classes)
+        evaluation = Evaluation(content, Dataset(dataset).classes)
+        return evaluation if split is None else evaluation[split]
 
     def export(self, path, to="pyg"):
         """Makes a folder with a state_dict and a Python file for PyTorch Geometric, like

@@ -643,23 +643,30 @@ class TrainTest(WorkFolder):
                                 env=dict(os.environ, PYTHONPATH=paths))
         self.assertIn("atoll", result.stdout)
 
-    def test_a_progress_function_sets_the_rate(self):
-        dataset = atoll.Dataset.from_arrays(**arrays(), path="data")
+    def test_one_split_and_the_history(self):
+        run = atoll.train(self.dataset, "gcn", **QUICK)
+        self.assertEqual(run.evaluate(split="valid"), run.evaluate()["valid"])
+        with self.assertRaisesRegex(atoll.InputError, "'train', 'valid', 'test'"):
+            run.evaluate(split="validation")
+        history = run.history
+        self.assertEqual(list(history["loss"]), list(run.metrics["loss"]))
+        self.assertEqual(isinstance(history, atoll.Table), not has("pandas"))
 
+    def test_a_progress_function_sets_the_rate(self):
         def at_the_third(record):
             return {"lr": 0.001} if record["epoch"] == 2 else None
-        whole = atoll.train(dataset, "gcn", **{**QUICK, "epochs": 6, "progress": at_the_third})
-        usual = atoll.train(dataset, "gcn", **{**QUICK, "epochs": 6})
+        whole = atoll.train(self.dataset, "gcn", **{**QUICK, "epochs": 6, "progress": at_the_third})
+        usual = atoll.train(self.dataset, "gcn", **{**QUICK, "epochs": 6})
         np.testing.assert_array_equal(whole.metrics["loss"][:3], usual.metrics["loss"][:3])
         self.assertNotEqual(whole.metrics["loss"][3], usual.metrics["loss"][3])
         np.testing.assert_array_equal(whole.metrics["lr"], [np.nan, np.nan] + [0.001] * 4)
         # A resumed run goes on with it.
-        run = atoll.train(dataset, "gcn", **{**QUICK, "epochs": 4, "progress": at_the_third})
+        run = atoll.train(self.dataset, "gcn", **{**QUICK, "epochs": 4, "progress": at_the_third})
         run = run.resume(epochs=6, progress=None)
         np.testing.assert_array_equal(run.metrics["loss"], whole.metrics["loss"])
         for wrong in ({"lr": 0}, {"lr": "0.1"}, {"rate": 0.1}, {}):
             with self.assertRaisesRegex(atoll.InputError, "progress: it returned"):
-                atoll.train(dataset, "gcn", **{**QUICK, "progress": lambda record: wrong})
+                atoll.train(self.dataset, "gcn", **{**QUICK, "progress": lambda record: wrong})
 
     @unittest.skipUnless(has("torch", "torch_geometric", "safetensors"), "PyG is not installed")
     def test_pyg_gives_our_logits(self):

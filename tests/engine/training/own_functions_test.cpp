@@ -8,6 +8,7 @@
 #include "engine/training/metric_names.hpp"
 #include "engine/training/training_run.hpp"
 #include "tests/engine/training/example_runs.hpp"
+#include "tests/support/require_device.hpp"
 #include "tests/support/thrown_error.hpp"
 
 namespace atl {
@@ -99,6 +100,24 @@ TEST_F(OwnFunctionsTest, ALossIsThatOfTheSameDefinition) {
   const OwnRun expected = train_with(folder, 1, usual, 10);
   for (const auto& [ranks, per_part] : {std::pair{1, 1}, {3, 1}, {4, 2}}) {
     expect_same_run(train_with(folder, ranks, own, 10, per_part), expected);
+  }
+}
+
+class OwnFunctionsOnDevice : public OwnFunctionsTest {};
+
+// Epochs with such a loss can't be replayed from a recording.
+TEST_F(OwnFunctionsOnDevice, ALossAndAMetricAreThoseOfTheHost) {
+  require_backend("cuda");
+  const TempDir dir;
+  const fs::path folder = make_sbm(dir, false, 120);
+  TrainOptions options = small_options();
+  options.loss = {.name = "plain", .metric = "share-right"};
+  const OwnRun expected = train_with(folder, 1, options, 6);
+  options.backend = "cuda";
+  for (const int ranks : {1, 2}) {
+    const OwnRun found = train_with(folder, ranks, options, 6);
+    expect_same_run(found, expected);
+    EXPECT_NEAR(found.metrics.valid, expected.metrics.valid, 0.02);
   }
 }
 
