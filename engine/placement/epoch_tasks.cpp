@@ -17,6 +17,7 @@ class TaskWriter {
         ranks_(setting.topology.ranks()),
         map_(setting.map()),
         graph_(graph),
+        last_packet_(static_cast<std::size_t>(joins_packets_ ? 0 : ranks_ * ranks_), -1),
         last_(static_cast<std::size_t>(ranks_), -1),
         barrier_(static_cast<std::size_t>(ranks_), -1) {}
 
@@ -158,13 +159,22 @@ class TaskWriter {
         graph_.task(own).rows += sent;
         ++graph_.task(own).packets;
       } else {
-        own = graph_.add(packet, std::span(&packed_, 1));
+        own = add_packet(packet, to);
         graph_.task(own).destination = to;
         graph_.task(own).bytes = bytes;
         graph_.task(own).rows = sent;
       }
       before = to;
     }
+  }
+
+  // What a rank sends to another arrives in the order in which it was sent: it does not share the
+  // network with what follows, as packets to others do.
+  TaskId add_packet(const SimTask& packet, int to) {
+    if (last_packet_.empty()) return graph_.add(packet, std::span(&packed_, 1));
+    TaskId& before = last_packet_[static_cast<std::size_t>(packet.rank * ranks_ + to)];
+    const TaskId after[] = {packed_, before};
+    return before = graph_.add(packet, std::span(after, before < 0 ? 1 : 2));
   }
 
   // The messages of the epoch before, as soon as the next ones are to be made.
@@ -244,8 +254,9 @@ class TaskWriter {
   TaskId packed_ = -1;                                // the last task that packed
   std::vector<TaskId> arrivals_;                      // scratch
   std::vector<std::vector<TaskId>> arriving_shares_;  // scratch, by role
-  std::vector<TaskId> last_;     // of each rank, that may be added to; -1: none
-  std::vector<TaskId> barrier_;  // of each rank, that its next task waits for; -1: none
+  std::vector<TaskId> last_packet_;  // [from * ranks + to]; -1: none. Empty: they are joined
+  std::vector<TaskId> last_;         // of each rank, that may be added to; -1: none
+  std::vector<TaskId> barrier_;      // of each rank, that its next task waits for; -1: none
 };
 
 }  // namespace

@@ -38,15 +38,17 @@ struct RankEpochs {
 
 RankEpochs epochs_of(const RankTrace& rank) {
   RankEpochs result;
-  std::map<int, double> in_spans;
+  std::map<int, double> in_spans, end_us;
   for (const TraceEvent& event : rank.events) {
     if (event.lane == kEpochLane && event.name == "epoch" && event.tag.epoch > kFirstEpochs) {
       result.epoch_s[event.tag.epoch] = event.duration_us() / 1e6;
+      end_us[event.tag.epoch] = event.end_us;
     }
   }
   for (const TraceEvent& event : rank.events) {
-    // Spans of evaluations have an epoch too, but lie behind it.
     if (!counts(event) || !result.epoch_s.contains(event.tag.epoch)) continue;
+    // Spans of evaluations have the number of the epoch and the same names, but lie behind it.
+    if (event.begin_us >= end_us[event.tag.epoch]) continue;
     const double seconds = event.duration_us() / 1e6;
     in_spans[event.tag.epoch] += seconds;
     if (const auto place = place_of(event)) result.phase_s[*place][event.tag.epoch] += seconds;

@@ -5,6 +5,7 @@
 
 #include "engine/placement/epoch_tasks.hpp"
 #include "engine/placement/simulator.hpp"
+#include "tests/engine/training/example_runs.hpp"
 #include "tests/engine/placement/small_topology.hpp"
 #include "tests/support/thrown_error.hpp"
 
@@ -106,6 +107,27 @@ TEST_F(SimulatedRun, NeedsATopologyOfAsManyRanks) {
   const Topology three = small_topology(3, 1, 1e6);
   EXPECT_THAT(thrown_error([&] { corrections_of(run_, three); }).what(),
               HasSubstr("the run has 2 ranks, the topology 3"));
+}
+
+// They have the number of the epoch before and the same names of phases.
+TEST(RecordedRun, HasNothingOfEvaluationsInItsPhases) {
+  const TempDir dir;
+  TrainOptions options = small_options();
+  options.trace = true;
+  options.run_dir = dir.path() / "run";
+  options.optimizer.epochs = 4;
+  options.eval_every = 1;
+  constexpr int kRanks = 2;
+  train_in_folder(kRanks, make_sbm(dir, false), options);
+  const TracedRun run = read_traced_run(options.run_dir);
+  ASSERT_EQ(run.epochs, 2);  // of which the median is the mean
+  ASSERT_EQ(run.phase_s.size(), kRanks);
+  for (const auto& phases : run.phase_s) {
+    double sum = 0;
+    for (const auto& [place, seconds] : phases) sum += seconds;
+    EXPECT_GT(sum, 0.2 * run.epoch_s);
+    EXPECT_LE(sum, 1.0001 * run.epoch_s);
+  }
 }
 
 }  // namespace
