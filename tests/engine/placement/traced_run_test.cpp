@@ -5,8 +5,8 @@
 
 #include "engine/placement/epoch_tasks.hpp"
 #include "engine/placement/simulator.hpp"
-#include "tests/engine/training/example_runs.hpp"
 #include "tests/engine/placement/small_topology.hpp"
+#include "tests/engine/training/example_runs.hpp"
 #include "tests/support/thrown_error.hpp"
 
 namespace atl {
