@@ -109,7 +109,8 @@ class ExamplesTest(WorkFolder):
         pages = [page for page in ["README.md", *sorted(f"docs/{path.name}" for path
                                                         in (ROOT / "docs").glob("*.md"))]
                  if fenced(page)]
-        self.assertEqual(pages, ["README.md", "docs/formats.md", "docs/python.md"])
+        self.assertEqual(pages, ["README.md", "docs/formats.md", "docs/from-dgl.md",
+                                 "docs/from-pyg.md", "docs/python.md"])  # from_others_test.py
 
     def test_readme(self):
         self.run_page("README.md")
