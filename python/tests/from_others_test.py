@@ -5,6 +5,7 @@ import ast
 import contextlib
 import importlib
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -26,7 +27,7 @@ SPAN = re.compile(r"`([^`]+)`")
 THEIRS = {"train_eps", "learn_eps", "mode"}
 # Where pages say that files are, and what stands for them.
 FILES = {"planetoid": "planetoid", "downloads/ogbn_arxiv": "ogbn_arxiv_llmrank40",
-         "downloads/flickr": "graphsaint_arxiv", "amazon_photo.npz": "gnn_benchmark/amazon_photo.npz",
+         "amazon_photo.npz": "gnn_benchmark/amazon_photo.npz",
          "tolokers.npz": "heterophilous/tolokers.npz"}
 
 
@@ -44,12 +45,21 @@ def keywords(text):
         return None
 
 
-def is_call(text):
+def with_keywords(line, options):
+    """The line, a call, with these keywords in place of its own of the same names."""
+    call = ast.parse(line, mode="eval").body
+    call.keywords = [one for one in call.keywords if one.arg not in options]
+    call.keywords += [ast.keyword(name, ast.Constant(value)) for name, value in options.items()]
+    return ast.unparse(call)
+
+
+def is_ours(remark):
+    """Whether it is a line of Atoll; keywords aside."""
     try:
-        node = ast.parse(text, mode="eval").body
+        ast.parse(remark)
     except SyntaxError:
-        return False
-    return isinstance(node, (ast.Call, ast.Attribute, ast.Subscript))
+        return remark.startswith("atoll ") and "data/" in remark
+    return remark.startswith(("run.", "atoll.")) and "..." not in remark
 
 
 def rows(page):
@@ -109,8 +119,27 @@ class FromOthersTest(WorkFolder):
             if (DATA / source).exists():
                 os.makedirs(os.path.dirname(place) or ".", exist_ok=True)
                 os.symlink(DATA / source, place)
-        with open("graph.csv", "w", encoding="utf-8") as file:
+        self.make_files()
+
+    def make_files(self):
+        """What pages import and is made easily."""
+        y = [0, 1, 2] * 10
+        os.makedirs("graph")
+        with open("graph/edges.csv", "w", encoding="utf-8") as file:
             file.write("source,target\n0,1\n1,2\n2,0\n")
+        np.save("graph/x.npy", np.eye(30, dtype=np.float32))
+        np.save("graph/y.npy", y)
+        os.makedirs("downloads/flickr")
+        os.chdir("downloads/flickr")
+        np.savez("adj_full.npz", data=np.ones(30), indices=np.roll(np.arange(30), 1),
+                 indptr=np.arange(31), shape=(30, 30), format=b"csr")
+        np.save("feats.npy", np.eye(30))
+        for name, content in (("class_map", {str(node): label for node, label in enumerate(y)}),
+                              ("role", {"tr": list(range(20)), "va": list(range(20, 25)),
+                                        "te": list(range(25, 30))})):
+            with open(f"{name}.json", "w", encoding="utf-8") as file:
+                json.dump(content, file)
+        os.chdir("../..")
 
     def make_datasets(self):
         """Those of the page's own examples, without the library."""
@@ -151,56 +180,52 @@ class FromOthersTest(WorkFolder):
                               env=atoll._program.environment())
         self.assertEqual(made.returncode, 0, made.stderr)
 
-    def run_line(self, line, before):
-        """A line of Atoll; `before`: keywords of the same row."""
-        if line.startswith(("atoll ", "mpirun ")):
-            for place in FILES:
-                if place in line and not os.path.exists(place):
-                    self.skipTest(f"{place} is not there")
-            self.run_shell(line)
-            return {}
-        options = keywords(line)
-        if options is not None:
+    def skip_unless_possible(self, line):
+        for place in (*FILES, "dataset/ogbl_collab"):
+            if place in line and not os.path.exists(place):
+                self.skipTest(f"{place} is not there")
+        for word, packages in (("club", ["networkx"]), ("adjacency", ["scipy"]),
+                               ("to_tensorboard", ["tensorboardX"]),
+                               ("to_pyg", ["torch", "torch_geometric", "safetensors"])):
+            if re.search(rf"\b{word}\b", line) and not has(*packages):
+                self.skipTest(f"not installed: {' '.join(packages)}")
+
+    def run_line(self, line, options):
+        """A line of Atoll; `options`: for a training, if it consists of keywords."""
+        self.skip_unless_possible(line)
+        if options:
             usual = {"model": "gcn", "layers": 2, "hidden": 16, "epochs": 2, "progress": None}
-            atoll.train(self.names["dataset"], **{**usual, **before, **options})
-            return options
-        if "ogbl_collab" in line and not os.path.exists("dataset/ogbl_collab"):
-            self.skipTest("ogbl_collab is not there")
-        if not {"club", "adjacency"}.isdisjoint(re.findall(r"\w+", line)) and \
-                not has("networkx", "scipy"):
-            self.skipTest("networkx or scipy is not installed")
-        with contextlib.redirect_stderr(None):
-            exec(compile(line, line, "exec"), self.names)
-        return {}
+            atoll.train(self.names["dataset"], **{**usual, **options})
+        elif line.startswith(("atoll ", "mpirun ")):
+            self.run_shell(line)
+        else:
+            with contextlib.redirect_stderr(None):
+                exec(compile(line, line, "exec"), self.names)
 
     def run_tables(self, page):
+        """Runs all lines of Atoll in the page's tables; returns how many there are."""
         count = 0
         for _, lines, remarks in rows(page):
-            before = {}
+            options = {}
             for line in lines:
                 with self.subTest(line):
                     count += 1
-                    before.update(self.run_line(line, before))
+                    options.update(keywords(line) or {})
+                    self.run_line(line, options)
             for remark in remarks:
-                ours = keywords(remark)
-                if (ours is None and not (remark.startswith(("run.", "atoll."))
-                                          and is_call(remark) and "..." not in remark)
-                        and not (remark.startswith("atoll ") and "data/" in remark)):
+                more = keywords(remark) or {}
+                if not THEIRS.isdisjoint(more) or not (more or is_ours(remark)):
                     continue
-                if ours is not None and not THEIRS.isdisjoint(ours):
-                    continue
-                with self.subTest(remark):
-                    if "to_tensorboard" in remark and not has("tensorboardX"):
-                        self.skipTest("tensorboardX is not installed")
+                with self.subTest(remark, row=lines[0]):
                     count += 1
-                    self.run_line(remark, before)
+                    if more and not options and lines[0].startswith("atoll.") and "model" not in more:
+                        self.run_line(with_keywords(lines[0], more), {})
+                    else:
+                        self.run_line(remark, {**options, **more} if more else {})
         return count
 
     def test_lines_for_those_who_come_from_pyg(self):
         self.make_datasets()
-        self.names["run"].resume  # noqa: B018
-        if not has("torch", "torch_geometric", "safetensors"):
-            self.names["run"] = WithoutPyG(self.names["run"])
         self.assertGreater(self.run_tables("from-pyg.md"), 70)
 
     def test_lines_for_those_who_come_from_dgl(self):
@@ -245,6 +270,8 @@ class FromOthersTest(WorkFolder):
         self.assertEqual(missing, [])
 
     def found(self, module, name):
+        if name.startswith(module + ".") and has(name):
+            return True
         value = importlib.import_module(module)
         for part in name.removeprefix(module + ".").split("."):
             if not hasattr(value, part):
@@ -255,7 +282,7 @@ class FromOthersTest(WorkFolder):
     @unittest.skipUnless(has("torch", "torch_geometric"), "PyG is not installed")
     def test_names_in_pyg(self):
         of_pyg = [f"torch_geometric.{name}" for name in
-                  ("data", "nn", "nn.aggr", "loader", "transforms", "datasets", "utils",
+                  ("data", "nn", "nn.aggr", "nn.models.basic_gnn", "loader", "transforms", "datasets", "utils",
                    "distributed", "profile")]
         of_torch = ["torch", "torch.nn", "torch.nn.functional", "torch.optim", "torch.nn.utils",
                     "torch.optim.lr_scheduler", "torch.optim.swa_utils", "torch.nn.parallel"]
@@ -270,19 +297,6 @@ class FromOthersTest(WorkFolder):
                   "dgl.distributed.optim", "dgl.data"]
         self.check_names("from-dgl.md", [*of_dgl, "torch", "torch.nn", "torch.nn.parallel"],
                          {"edata", "SummaryWriter", "load_state_dict", "sklearn.metrics"})
-
-
-class WithoutPyG:
-    """A run whose to_pyg() is left out."""
-
-    def __init__(self, run):
-        self._run = run
-
-    def __getattr__(self, name):
-        return getattr(self._run, name)
-
-    def to_pyg(self):
-        return None
 
 
 if __name__ == "__main__":
