@@ -36,21 +36,20 @@ METHODS |= {name + REFINED: {**options, "refine": "on"} for name, options in MET
             if options.get("method") not in (None, "communities") and "objective" not in options}
 
 
-def measure(dataset, name, parts, balance, seed, threads):
-    with tempfile.TemporaryDirectory(dir=os.environ.get("CUTS_TMP")) as folder:
-        base = {"graph": os.path.basename(dataset), "method": name, "parts": parts,
-                "balance": balance, "seed": seed, "threads": threads}
-        try:
-            made = atoll.partition(dataset, parts, seed=seed, threads=threads, balance=balance,
-                                   parts_dir=folder, node_order="natural", **METHODS[name])
-        except atoll.AtollError as error:
-            return {**base, "refused": str(error)}
-        total = made.quality["total"]
-        rows = total["halo_forward"] + (total["halo_backward"] if made.dataset.directed else 0)
-        return {**base, "rows": rows, "fullest": int(made.halo_rows.max()),
-                "edges_cut": made.edges_cut, "heaviest": made.balance[balance],
-                "seconds": made.seconds, "package": made.made_by.get("package_seconds"),
-                "cpu_seconds": made.cpu_seconds, "peak_bytes": made.peak_bytes}
+def measure(dataset, name, parts, balance, seed, threads, folder):
+    base = {"graph": os.path.basename(dataset), "method": name, "parts": parts, "balance": balance,
+            "seed": seed, "threads": threads}
+    try:
+        made = atoll.partition(dataset, parts, seed=seed, threads=threads, balance=balance,
+                               parts_dir=folder, node_order="natural", **METHODS[name])
+    except atoll.AtollError as error:
+        return {**base, "refused": str(error)}
+    total = made.quality["total"]
+    rows = total["halo_forward"] + (total["halo_backward"] if made.dataset.directed else 0)
+    return {**base, "rows": rows, "fullest": int(made.halo_rows.max()), "edges_cut": made.edges_cut,
+            "heaviest": made.balance[balance], "seconds": made.seconds,
+            "package": made.made_by.get("package_seconds"), "cpu_seconds": made.cpu_seconds,
+            "peak_bytes": made.peak_bytes}
 
 
 def spread(values, form):
@@ -115,12 +114,14 @@ def main():
     for dataset in options.datasets:
         for parts in map(int, options.parts.split(",")):
             for seed in map(int, options.seeds.split(",")):
-                for name in options.methods.split(","):
-                    one = measure(os.path.abspath(dataset), name, parts, options.balance, seed,
-                                  options.threads)
-                    with open(options.results, "a", encoding="utf-8") as file:
-                        file.write(json.dumps(one) + "\n")
-                    print(json.dumps(one), flush=True)
+                # Cuts to be refined are those that were made just before.
+                with tempfile.TemporaryDirectory(dir=os.environ.get("CUTS_TMP")) as folder:
+                    for name in options.methods.split(","):
+                        one = measure(os.path.abspath(dataset), name, parts, options.balance, seed,
+                                      options.threads, folder)
+                        with open(options.results, "a", encoding="utf-8") as file:
+                            file.write(json.dumps(one) + "\n")
+                        print(json.dumps(one), flush=True)
 
 
 if __name__ == "__main__":
