@@ -15,6 +15,7 @@ from atoll._structure import BALANCES
 from atoll._table import Table
 from atoll.dataset import Dataset
 
+USUAL = "kaminpar"  # docs/partition.md says why
 FIGURES = ("seconds", "cpu_seconds", "peak_bytes")
 MOST_SEED = 2**31  # seeds of other packages are below
 
@@ -134,13 +135,18 @@ def _by_engine(dataset, parts, options, threads):
     made = json.loads(_program.output_of(command))
     name = os.path.basename(made["folder"])
     made_by = {"method": made["partition"]["options"]["method"],
-               "seed": made["partition"]["options"]["seed"],
+               "seed": made["partition"]["options"]["seed"], "refine": _refined(made["partition"]),
                "seconds": made["partition"]["partition_seconds"]}
     if name not in before:
         made_by.update(cpu_seconds=command.cpu_seconds, peak_bytes=command.peak_bytes)
     as_of_train = {"partition_seed" if key == "seed" else key: value
                    for key, value in options.items()}
     return Partition(dataset, name, as_of_train, made_by), made["partition"]
+
+
+def _refined(description):
+    """What partition.json says of it: False, True or "strong"."""
+    return description["options"].get("refine", False)
 
 
 def _shares(weights, parts):
@@ -236,7 +242,7 @@ def _by_others(dataset, method, parts, seed, threads, preset, options):
     if importlib.util.find_spec(other.module) is None:
         raise InputError(f"method {method!r} needs the package {other.package}, which is not "
                          f"installed: pip install {other.package}")
-    if not isinstance(parts, int) or not isinstance(seed, int) or not 0 <= seed < MOST_SEED:
+    if not isinstance(parts, int) or not _is_seed(seed):
         raise InputError(f"parts: {parts!r} and seed: {seed!r} found; allowed are whole numbers, of "
                          f"seed 0 to {MOST_SEED - 1}")
     _check_others_options(dataset, method, parts, options)
@@ -259,7 +265,7 @@ def _by_others(dataset, method, parts, seed, threads, preset, options):
 
 def _both(record, made):
     """The record of a cut with what checking and refining it took, which `made` says."""
-    figures = {"seconds": record["seconds"] + made.seconds}
+    figures = {"seconds": record["seconds"] + made.seconds, "refine": made.made_by["refine"]}
     if made.peak_bytes is not None:
         figures = {**figures, "cpu_seconds": record["cpu_seconds"] + made.cpu_seconds,
                    "peak_bytes": max(record["peak_bytes"], made.peak_bytes)}
@@ -270,7 +276,26 @@ def _threads():
     return int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
 
 
-def partition(dataset, parts, method="auto", *, seed=1, threads=None, preset=None, **options):
+def _is_seed(seed):
+    return isinstance(seed, int) and 0 <= seed < MOST_SEED
+
+
+def _usual(dataset, parts, seed, options):
+    """The method of one who names none, and the options that belong to it."""
+    of_engine = [name for name in ("islands", "marginal_cost", "cuts", "parts_file")
+                 if options.get(name)]
+    fits = (not of_engine and isinstance(parts, int) and 1 < parts <= dataset.num_nodes
+            and _is_seed(seed) and options.get("balance", "cost") in BALANCES
+            and options.get("objective", "volume") == "volume"
+            and options.get("refine", "auto") in ("auto", "on"))
+    if not fits or importlib.util.find_spec(_other_cuts.METHODS[USUAL].module) is None:
+        return "auto", options
+    _program.log.info("cut by %s %s, which is installed, and refined; method='auto' is Atoll's own",
+                      USUAL, _other_cuts.version(USUAL))
+    return USUAL, {**options, "refine": "on"}
+
+
+def partition(dataset, parts, method=None, *, seed=1, threads=None, preset=None, **options):
     """Cuts a dataset into parts, one per rank, and returns a Partition. Options that name a cut that
     is there already find it.
 
@@ -278,7 +303,8 @@ def partition(dataset, parts, method="auto", *, seed=1, threads=None, preset=Non
     parts: number of parts.
     method: "auto", "metis", "communities", "random", "contiguous" or "file" of `atoll partition`; or
         "kaminpar", "mt-kahypar" or "scotch", by their packages: pip install kaminpar, mtkahypar or
-        scotchpy64.
+        scotchpy64. None: "kaminpar" with refine="on" where it is installed and knows the options,
+        else "auto"; `made_by` of the result says which.
     seed: for everything that is drawn at random.
     threads: for the cut. None: OMP_NUM_THREADS, or all cores.
     preset: of the other packages; see docs/partition.md.
@@ -291,6 +317,9 @@ def partition(dataset, parts, method="auto", *, seed=1, threads=None, preset=Non
                for name, value in options.items() if value is not None}
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise InputError(f"threads: {threads!r} found; allowed are whole numbers from 1 on")
+    if method is None:
+        method, options = (_usual(dataset, parts, seed, options) if preset is None
+                           else ("auto", options))
     if method in _other_cuts.METHODS:
         return _by_others(dataset, method, parts, seed, threads, preset, options)
     if preset is not None:

@@ -50,7 +50,7 @@ class OwnCutsTest(WorkFolder):
         for directed in (False, True):
             with self.subTest(directed=directed):
                 dataset = graph(directed, f"graph-{directed}")
-                made = atoll.partition(dataset, 3, threads=1)
+                made = atoll.partition(dataset, 3, "auto", threads=1)
                 forward, backward = rows_read(dataset, made.part_of)
                 np.testing.assert_array_equal(made.halo_rows, forward)
                 np.testing.assert_array_equal(made.table["halo_backward"], backward)
@@ -62,7 +62,7 @@ class OwnCutsTest(WorkFolder):
                 self.assertGreater(made.peak_bytes, 1e6)
                 self.assertGreater(made.seconds, 0)
                 self.assertIn("3 parts by auto", repr(made))
-                self.assertEqual(made.made_by, {"method": "auto", "seed": 1})
+                self.assertEqual(made.made_by, {"method": "auto", "seed": 1, "refine": True})
 
     def test_options_find_the_same_cut_again(self):
         dataset = graph()
@@ -117,7 +117,7 @@ class OwnCutsTest(WorkFolder):
                                  ({"threads": 0}, "threads: 0 found"),
                                  ({"ballance": "cost"}, "ballance")):
             with self.assertRaisesRegex(atoll.InputError, message):
-                atoll.partition(dataset, 2, **options)
+                atoll.partition(dataset, 2, "auto", **options)
 
 
 class FakesTest(WorkFolder):
@@ -200,6 +200,22 @@ class FakesTest(WorkFolder):
         other = atoll.partition(dataset, 3, "kaminpar", seed=3, threads=1, imbalance=0.25)
         self.assertTrue(os.path.exists("seen.json"))
         self.assertNotEqual(other.options["parts_file"], made.options["parts_file"])
+
+    def test_the_usual_method_is_recorded(self):
+        dataset = graph()
+        with self.assertLogs("atoll", "INFO") as said:
+            made = atoll.partition(dataset, 3, imbalance=0.25)
+        self.assertIn("cut by kaminpar", said.output[0])
+        self.assertEqual((self.seen()["parts"], made.made_by["method"]), (3, "kaminpar"))
+        self.assertIs(made.made_by["refine"], True)
+        self.assertIn("3 parts by kaminpar", repr(made))
+        for parts, options in ((3, {"balance": "edges,train"}), (3, {"objective": "cut"}),
+                               (4, {"islands": [2, 2]}), (3, {"refine": "off"}), (1, {})):
+            with self.subTest(parts=parts, **options):
+                self.assertEqual(atoll.partition(dataset, parts, **options).made_by["method"], "auto")
+        with mock.patch.object(importlib.util, "find_spec", return_value=None):
+            self.assertEqual(atoll.partition(dataset, 3).made_by["method"], "auto")
+        self.assertFalse(os.path.exists("seen.json"))
 
     def test_training_takes_the_parts(self):
         dataset = graph()
