@@ -14,6 +14,7 @@ accepts `run.path`.
 from atoll._errors import AtollError, InputError
 from atoll._evaluation import Evaluation
 from atoll._functions import autograd
+from atoll._partition import Partition, partition
 from atoll._program import options, program_path
 from atoll._report import Report
 from atoll._runs import Runs
@@ -21,8 +22,8 @@ from atoll._table import Table
 from atoll.dataset import Dataset
 from atoll.run import Run, train
 
-__all__ = ["AtollError", "Dataset", "Evaluation", "InputError", "Report", "Run", "Runs", "Table",
-           "__version__", "autograd", "options", "program_path", "train"]
+__all__ = ["AtollError", "Dataset", "Evaluation", "InputError", "Partition", "Report", "Run", "Runs",
+           "Table", "__version__", "autograd", "options", "partition", "program_path", "train"]
 
 
 def __getattr__(name):

@@ -145,14 +145,10 @@ class InProcess:
 
 
 class Process:
-    """A command as a process of its own, with `launcher` (words) before the program's path."""
+    """A program as a process of its own."""
 
-    def __init__(self, words, launcher=(), variables=None, functions=None):
-        program = [program_path()]
-        if functions:
-            program, more = functions.program()
-            variables = {**more, **(variables or {})}
-        self._words = [*launcher, *program, *words]
+    def __init__(self, words, variables=None):
+        self._words = list(words)
         # A file, not a pipe: nothing has to be read while it runs.
         self._output = tempfile.TemporaryFile()
         self._errors = tempfile.TemporaryFile()
@@ -205,6 +201,30 @@ class Process:
         return code, output, message
 
 
+class MeasuredProcess(Process):
+    """One that says what it took: `seconds`, `cpu_seconds` and `peak_bytes` of memory."""
+
+    def __init__(self, words, variables=None):
+        self._begin = time.monotonic()
+        super().__init__(words, variables)
+
+    def wait(self, seconds):
+        end = time.monotonic() + seconds
+        while self._process.returncode is None:
+            # What was used is told to the one who waits for the process, which Popen is not.
+            process, status, used = os.wait4(self._process.pid, os.WNOHANG)
+            if process != 0:
+                self._process.returncode = os.waitstatus_to_exitcode(status)
+                self.seconds = time.monotonic() - self._begin
+                self.cpu_seconds = used.ru_utime + used.ru_stime
+                self.peak_bytes = used.ru_maxrss * 1024
+            elif time.monotonic() >= end:
+                return False
+            else:
+                time.sleep(0.005)
+        return True
+
+
 def start(words, launcher=None, variables=None, functions=None):
     """A running command. launcher: None for this process, [] for one of its own, or its words.
     variables: of its environment, beside those of this process. functions: a Functions of the
@@ -218,12 +238,17 @@ def start(words, launcher=None, variables=None, functions=None):
                              "allowed are the launchers 'threads', 'mpirun' and a list of words")
     if launcher is None and _engine is not None:
         return InProcess(words, variables, functions)
-    return Process(words, launcher or [], variables, functions)
+    program, more = functions.program() if functions else ([program_path()], {})
+    return Process([*(launcher or []), *program, *words], {**more, **(variables or {})})
 
 
 def run(words, launcher=None):
     """Runs a command to its end and returns its output. Raises AtollError if it fails."""
-    command = start([str(word) for word in words], launcher)
+    return output_of(start([str(word) for word in words], launcher))
+
+
+def output_of(command):
+    """The output of a command that runs, when it has ended. Raises AtollError if it has failed."""
     interrupted = False
     while True:
         try:

@@ -17,6 +17,7 @@ from atoll._graphs import arrays_of_dgl, arrays_of_scipy, tables_of_networkx
 from atoll._hetero import arrays_of_hetero, split_by_type
 from atoll._kept import KeptPlace
 from atoll._program import log, option_words, renamed, run
+from atoll._structure import neighbours, write_metis
 
 CLASSES = "class_names.json"
 TRAIN, VALID, TEST = 0, 1, 2  # values of split.npy
@@ -426,17 +427,7 @@ class Dataset:
     def to_metis(self, path):
         """Writes the graph as METIS text, which other partitioners read. Every edge is there once
         in each direction; self-loops and weights are left out."""
-        nodes = self.num_nodes
-        source, target = self.edge_index
-        pairs = np.unique(np.concatenate([source * nodes + target, target * nodes + source]))
-        first, second = pairs // nodes, pairs % nodes
-        proper = first != second
-        first, second = first[proper], second[proper] + 1
-        start = np.searchsorted(first, np.arange(nodes + 1))
-        with open(path, "w", encoding="ascii") as file:
-            file.write(f"{nodes} {len(second) // 2}\n")
-            for node in range(nodes):
-                file.write(" ".join(map(str, second[start[node]:start[node + 1]].tolist())) + "\n")
+        write_metis(path, *neighbours(self._read("row_ptr"), self._read("col_idx"), self.directed))
 
     def info(self):
         """The text of `atoll info`: sizes, degrees, splits."""

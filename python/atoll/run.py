@@ -14,6 +14,7 @@ from atoll._evaluation import SPLITS, Evaluation
 from atoll._functions import Functions, lower_is_better, require_given
 from atoll._kept import KeptPlace
 from atoll._model_file import to_toml
+from atoll._partition import train_with
 from atoll._progress import MetricsFollower, ProgressLine, Questions
 from atoll._report import Report
 from atoll._runs import Runs
@@ -228,7 +229,7 @@ def _train_seeds(dataset, model, seeds, run_dir, options):
 
 
 def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, progress=True,
-          seeds=None, _before="", **options):
+          seeds=None, partition=None, _before="", **options):
     """Trains a model and returns its Run.
 
     dataset: a Dataset, or the path of a dataset folder. The folder of a Dataset that is temporary
@@ -251,6 +252,7 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
         False or None: shows nothing.
     seeds: seeds=range(3) trains once with each of these seeds and returns atoll.Runs, with mean and
         deviation. Under run_dir, each has a folder seed-N then.
+    partition: of atoll.partition(): trains on its parts, by as many ranks.
     options: those of `atoll train`, with _ instead of -: hidden=256, layers=3, epochs=200, lr=0.01,
         norm="batch", bits="adaptive", ...; atoll.options() lists them all. class_weights may be an
         array. loss may be a function(logits, labels) -> (value, gradient), metric a
@@ -261,7 +263,8 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
     """
     if seeds is not None:
         return _train_seeds(dataset, model, seeds, run_dir,
-                            {"ranks": ranks, "launcher": launcher, "progress": progress, **options})
+                            {"ranks": ranks, "launcher": launcher, "progress": progress,
+                             "partition": partition, **options})
     of_file = isinstance(model, dict)
     text = to_toml(model) if of_file else None
     made = run_dir is None
@@ -271,6 +274,8 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
     try:
         if isinstance(dataset, Dataset):
             dataset._move_beside(run_dir)
+        if partition is not None:
+            ranks, options = train_with(partition, dataset, ranks, launcher, options)
         kept = _with_kept_arrays(run_dir, options)
         functions, kept = Functions.of_options(kept)
         words = ["train", os.path.abspath(os.fspath(dataset)), f"--run-dir={run_dir}"]

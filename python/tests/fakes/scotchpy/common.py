@@ -1,0 +1,7 @@
+"""Of the fake package."""
+
+from fake_cut import record
+
+
+def random_seed(seed):
+    record(seed=seed)
