@@ -1,12 +1,27 @@
 # Every third-party library, found once. All come from the distribution's packages.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
-find_package(MPI REQUIRED COMPONENTS C)
-# mpi.h in a C++ file would otherwise pull in the removed C++ bindings, which are not linked.
-target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+# ATOLL_MPI: link (with the MPI library of this machine), or runtime (that of the machine where the
+# program runs, found there; docs/transport.md).
+set(ATOLL_MPI link CACHE STRING "the MPI library: link or runtime")
+set_property(CACHE ATOLL_MPI PROPERTY STRINGS link runtime)
+if(NOT ATOLL_MPI MATCHES "^(link|runtime)$")
+  message(FATAL_ERROR "ATOLL_MPI is '${ATOLL_MPI}'; allowed are link, runtime")
+endif()
+if(ATOLL_MPI STREQUAL "link")
+  find_package(MPI REQUIRED COMPONENTS C)
+  # mpi.h in a C++ file would otherwise pull in the removed C++ bindings, which are not linked.
+  target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+endif()
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
+# The library of some distributions asks for a newer C++ library than the program itself.
+option(ATOLL_SPDLOG_INSIDE "compile spdlog in instead of linking its library" OFF)
+set(ATOLL_SPDLOG spdlog::spdlog)
+if(ATOLL_SPDLOG_INSIDE)
+  set(ATOLL_SPDLOG spdlog::spdlog_header_only)
+endif()
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)

@@ -26,6 +26,7 @@
 #include "base/log.hpp"
 #include "base/suggest.hpp"
 #include "base/text.hpp"
+#include "engine/comm/mpi_library.hpp"
 #include "engine/comm/supervisor_link.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/exchange/halo_exchange.hpp"
@@ -125,10 +126,17 @@ void add_manner(CLI::App& command, Manner& manner) {
   for (CLI::App* nested : command.get_subcommands({})) add_manner(*nested, manner);
 }
 
+std::string mpi_line() {
+  const MpiFacts mpi = find_mpi();
+  return "MPI: " + mpi.text() + (mpi.version.empty() ? " (atoll doctor says why)" : "");
+}
+
 void declare(CLI::App& program, Manner& manner) {
   program.description(
       "Atoll trains graph neural networks on the whole graph, split over MPI ranks.");
-  program.set_version_flag("--version", version_line(), "Print version and commit, then exit");
+  program.set_version_flag(
+      "--version", [] { return version_line() + "\n" + mpi_line(); },
+      "Print version and commit, and which MPI library is used, then exit");
   program.require_subcommand(1);
   // Every default belongs into --help and into the effective configuration.
   program.option_defaults()->always_capture_default();

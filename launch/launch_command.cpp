@@ -9,10 +9,10 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "engine/comm/mpi_library.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
-#include "launch/machine_report.hpp"
 #include "launch/supervisor/supervisor.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
@@ -135,6 +135,20 @@ void take_allocation(SupervisedJob& job, bool has_ranks) {
   job.agent = "srun --overlap --quiet --mpi=none --nodes=1 --ntasks=1 --nodelist";
 }
 
+void check_mpi_library() {
+  const MpiFacts mpi = find_mpi();
+  if (mpi.version.empty()) {
+    fail_option("launch: starts ranks as processes, by Open MPI's mpirun, but {}", mpi.absence);
+  }
+  if (!mpi.version.starts_with("Open MPI")) {
+    fail_option(
+        "launch: hands hosts and environment over by options of Open MPI's mpirun, but this "
+        "program {} {}; start 'atoll train' with the launcher of that library, and after a "
+        "failure again with --resume",
+        mpi.file.empty() ? "was built with" : "has found", mpi.text());
+  }
+}
+
 int run_launch(LaunchArguments& arguments) {
   SupervisedJob& job = arguments.job;
   if (launched_by_mpi()) {
@@ -144,14 +158,7 @@ int run_launch(LaunchArguments& arguments) {
   job.run_dir = training.run_dir;
   job.launcher.mpirun = words_of(arguments.mpirun);
   if (job.launcher.mpirun.empty()) fail_option("--mpirun: is empty; an example is 'mpirun'");
-  if (const std::string library = mpi_library(); !library.starts_with("Open MPI")) {
-    fail_option(
-        "launch: hands hosts and environment over by options of Open MPI's mpirun, but this "
-        "program "
-        "was built with {}; start 'atoll train' with the launcher of that library, and after a "
-        "failure again with --resume",
-        library);
-  }
+  check_mpi_library();
   take_allocation(job, arguments.has_ranks());
   job.regrow_seconds = parse_duration(arguments.regrow_every).value_or(0);
   if (job.launcher.hosts.empty()) job.launcher.hosts = {"localhost"};

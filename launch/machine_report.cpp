@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <hwloc.h>
 #include <metis.h>
-#include <mpi.h>
 #include <netinet/in.h>
 #include <omp.h>
 #include <sys/socket.h>
@@ -24,6 +23,7 @@
 #include "base/unique_handle.hpp"
 #include "engine/comm/device_transport.hpp"
 #include "engine/comm/message_route.hpp"
+#include "engine/comm/mpi_library.hpp"
 #include "kernels/cuda_devices.hpp"
 
 namespace atl {
@@ -45,7 +45,12 @@ std::string find_on_path(const std::string& program) {
 }
 
 void add_mpi(Findings& findings) {
-  findings.push_back({"MPI", "library", mpi_library()});
+  const MpiFacts mpi = find_mpi();
+  if (mpi.version.empty()) {
+    findings.push_back({"MPI", "library", mpi.text(), FindingLevel::kNote, mpi.absence});
+    return;
+  }
+  findings.push_back({"MPI", "library", mpi.text()});
   std::string launcher = find_on_path("mpirun");
   if (launcher.empty()) launcher = find_on_path("srun");
   if (launcher.empty()) {
@@ -56,7 +61,7 @@ void add_mpi(Findings& findings) {
     findings.push_back({"MPI", "launcher", launcher});
   }
   if (::geteuid() == 0 && std::getenv("OMPI_ALLOW_RUN_AS_ROOT") == nullptr &&
-      mpi_library().starts_with("Open MPI")) {
+      mpi.version.starts_with("Open MPI")) {
     findings.push_back({"MPI", "user", "root", FindingLevel::kNote,
                         "mpirun refuses to run as root unless OMPI_ALLOW_RUN_AS_ROOT=1 and "
                         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 are set"});
@@ -290,15 +295,6 @@ void add_network(Findings& findings) {
 }
 
 }  // namespace
-
-std::string mpi_library() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  std::string version(text, static_cast<std::size_t>(length));
-  std::ranges::replace(version, '\t', ' ');
-  return version.substr(0, version.find_first_of(",\n"));
-}
 
 std::vector<Finding> examine_machine() {
   Findings findings;

@@ -25,7 +25,4 @@ struct Finding {
 // for something that is absent: that is a finding.
 std::vector<Finding> examine_machine();
 
-// Name and version of the MPI library, such as "Open MPI v4.1.4". Without initialising it.
-std::string mpi_library();
-
 }  // namespace atl

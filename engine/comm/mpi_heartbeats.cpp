@@ -4,28 +4,29 @@
 
 namespace atl {
 
-MpiHeartbeats::MpiHeartbeats(MPI_Comm comm, double timeout_seconds)
-    : comm_(comm), timeout_seconds_(timeout_seconds) {
+MpiHeartbeats::MpiHeartbeats(MpiComm comm, double timeout_seconds)
+    : mpi_(mpi_calls()), comm_(comm), timeout_seconds_(timeout_seconds) {
   using namespace std::chrono_literals;
   const Clock::duration timeout = Watchdog(timeout_seconds).timeout();
   beat_ = std::clamp<Clock::duration>(timeout / 8, 10ms, 2s);
   pause_ = std::min<Clock::duration>(beat_ / 4, 20ms);
   int size = 1;
-  MPI_Comm_rank(comm_, &rank_);
-  MPI_Comm_size(comm_, &size);
+  mpi_.rank(comm_, &rank_);
+  mpi_.size(comm_, &size);
   peers_.resize(static_cast<std::size_t>(size));
-  receives_.assign(peers_.size(), MPI_REQUEST_NULL);
+  receives_.assign(peers_.size(), nullptr);
+  completions_.resize(peers_.size());
   if (timeout_seconds_ <= 0) return;  // nobody will ever ask
   for (int peer = 0; peer < size; ++peer) post_receive(peer);
 }
 
 void MpiHeartbeats::close() {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    if (receives_[peer] != MPI_REQUEST_NULL) {
-      MPI_Cancel(&receives_[peer]);
-      MPI_Wait(&receives_[peer], MPI_STATUS_IGNORE);
+    if (receives_[peer] != nullptr) {
+      mpi_.cancel(receives_[peer]);
+      mpi_.wait(&receives_[peer]);
     }
-    if (peers_[peer].send != MPI_REQUEST_NULL) MPI_Wait(&peers_[peer].send, MPI_STATUS_IGNORE);
+    if (peers_[peer].send != nullptr) mpi_.wait(&peers_[peer].send);
   }
 }
 
@@ -57,25 +58,28 @@ void MpiHeartbeats::poll(Clock::time_point last_work) {
 
 void MpiHeartbeats::post_receive(int peer) {
   if (peer == rank_) return;
-  const int code =
-      MPI_Irecv(&peers_[peer].received, 1, MPI_FLOAT, peer, 0, comm_, &receives_[peer]);
-  broken_ = broken_ || code != MPI_SUCCESS;
+  float& to = peers_[peer].received;
+  const int code = mpi_.irecv(&to, sizeof(to), peer, 0, comm_, &receives_[peer]);
+  broken_ = broken_ || code != 0;
 }
 
 void MpiHeartbeats::receive(Clock::time_point now) {
-  std::vector<int> indices(receives_.size());
   int completed = 0;
-  const int code = MPI_Testsome(static_cast<int>(receives_.size()), receives_.data(), &completed,
-                                indices.data(), MPI_STATUSES_IGNORE);
-  if (code != MPI_SUCCESS) broken_ = true;
-  if (broken_ || completed == MPI_UNDEFINED) return;
-  for (int i = 0; i < completed; ++i) {
-    Peer& peer = peers_[indices[i]];
+  const int code = mpi_.test_some(static_cast<int>(receives_.size()), receives_.data(), &completed,
+                                  completions_.data());
+  if (code != 0) broken_ = true;
+  for (int i = 0; i < completed && !broken_; ++i) {
+    const MpiCompletion& completion = completions_[static_cast<std::size_t>(i)];
+    if (completion.error != 0) {
+      broken_ = true;
+      return;
+    }
+    Peer& peer = peers_[completion.index];
     peer.last_heard = now;
     const auto idle = std::chrono::duration<double>(std::max(peer.received, 0.0F));
     const auto worked = now - std::chrono::duration_cast<Clock::duration>(idle);
     peer.last_worked = std::max(peer.last_worked, worked);
-    post_receive(indices[i]);
+    post_receive(completion.index);
   }
 }
 
@@ -83,12 +87,13 @@ void MpiHeartbeats::send(float idle_seconds) {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     if (static_cast<int>(i) == rank_ || broken_) continue;
     Peer& peer = peers_[i];
-    int sent_before = 1;
-    if (peer.send != MPI_REQUEST_NULL) MPI_Test(&peer.send, &sent_before, MPI_STATUS_IGNORE);
-    if (sent_before == 0) continue;  // it will be heard when it is taken
+    bool sent_before = true;
+    if (peer.send != nullptr) mpi_.test(&peer.send, &sent_before);
+    if (!sent_before) continue;  // it will be heard when it is taken
     peer.sent = idle_seconds;
-    const int code = MPI_Isend(&peer.sent, 1, MPI_FLOAT, static_cast<int>(i), 0, comm_, &peer.send);
-    broken_ = broken_ || code != MPI_SUCCESS;
+    const int code =
+        mpi_.isend(&peer.sent, sizeof(peer.sent), static_cast<int>(i), 0, comm_, &peer.send);
+    broken_ = broken_ || code != 0;
   }
 }
 

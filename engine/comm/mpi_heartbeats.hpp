@@ -2,13 +2,12 @@
 // in a HeartbeatScope. Every call is made under the lock of MpiProgress, which polls.
 #pragma once
 
-#include <mpi.h>
-
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/comm/mpi_library.hpp"
 #include "engine/comm/watchdog.hpp"
 
 namespace atl {
@@ -18,7 +17,7 @@ class MpiHeartbeats {
   using Clock = Watchdog::Clock;
 
   // `comm` carries nothing else. Posts a receive from every other rank.
-  MpiHeartbeats(MPI_Comm comm, double timeout_seconds);
+  MpiHeartbeats(MpiComm comm, double timeout_seconds);
   // Takes the receives back; call once no rank sends any more. Without it they stay posted, as they
   // must when MPI is only waiting for the end of the job.
   void close();
@@ -51,7 +50,7 @@ class MpiHeartbeats {
     // Seconds since `last_work`.
     float received = 0;
     float sent = 0;
-    MPI_Request send = MPI_REQUEST_NULL;
+    MpiRequest send = nullptr;
   };
   struct Scope {
     std::shared_ptr<const RankGroup> group;
@@ -63,15 +62,17 @@ class MpiHeartbeats {
   void receive(Clock::time_point now);
   void send(float idle_seconds);
 
-  MPI_Comm comm_;
+  const MpiCalls& mpi_;
+  MpiComm comm_;
   int rank_ = 0;
   double timeout_seconds_;
   Clock::duration beat_;
   Clock::duration pause_;  // between two polls
   std::vector<Peer> peers_;
-  std::vector<MPI_Request> receives_;  // by peer
-  std::vector<Scope> scopes_;          // open
-  bool broken_ = false;                // a call of MPI failed: the transfers will say so
+  std::vector<MpiRequest> receives_;  // by peer
+  std::vector<MpiCompletion> completions_;
+  std::vector<Scope> scopes_;  // open
+  bool broken_ = false;        // a call of MPI failed: the transfers will say so
   Clock::time_point listening_since_{};
   Clock::time_point last_poll_{}, last_beat_{};
 };

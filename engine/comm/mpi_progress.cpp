@@ -33,15 +33,10 @@ void pause_main(int polls) {
 
 }  // namespace
 
-std::string mpi_error_text(int code) {
-  char text[MPI_MAX_ERROR_STRING + 1] = {};
-  int length = 0;
-  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) return fmt::format("code {}", code);
-  return std::string(text, static_cast<std::size_t>(length));
-}
+std::string mpi_error_text(int code) { return mpi_calls().error_text(code); }
 
 void check_mpi(int code, const char* call) {
-  if (code == MPI_SUCCESS) return;
+  if (code == 0) return;
   fail(ErrorKind::kCommunication, "{} failed: {}", call, mpi_error_text(code));
 }
 
@@ -59,9 +54,10 @@ void MpiTransfer::post_next(int peer) {
   }
 }
 
-MpiProgress::MpiProgress(int rank, MPI_Comm heartbeats, double timeout_seconds,
+MpiProgress::MpiProgress(int rank, MpiComm heartbeats, double timeout_seconds,
                          const MpiProgressOptions& options)
-    : rank_(rank),
+    : mpi_(mpi_calls()),
+      rank_(rank),
       timeout_seconds_(timeout_seconds),
       options_(options),
       heartbeats_(heartbeats, timeout_seconds) {
@@ -209,7 +205,7 @@ Watchdog::Clock::time_point MpiProgress::last_work() const {
   if (awaited_ == nullptr) return Watchdog::Clock::now();
   Watchdog::Clock::time_point last = started_to_wait_;
   for (std::size_t i = 0; i < awaited_->chunks.size(); ++i) {
-    if (awaited_->requests[i] == MPI_REQUEST_NULL) continue;
+    if (awaited_->requests[i] == nullptr) continue;
     const int peer = awaited_->group->job_rank(awaited_->chunks[i].peer);
     last = std::max(last, heartbeats_.last_worked(peer) - heartbeats_.beat());
   }
@@ -225,42 +221,34 @@ void MpiProgress::poll() {
 void MpiProgress::poll(MpiTransfer& transfer) {
   if (!transfer.failure.empty()) return;
   const int count = static_cast<int>(transfer.requests.size());
-  indices_.resize(transfer.requests.size());
-  statuses_.resize(transfer.requests.size());
+  completions_.resize(transfer.requests.size());
   int completed = 0;
-  const int code =
-      MPI_Testsome(count, transfer.requests.data(), &completed, indices_.data(), statuses_.data());
-  if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) {
+  const int code = mpi_.test_some(count, transfer.requests.data(), &completed, completions_.data());
+  if (code != 0) {
     transfer.failure = fmt::format("MPI_Testsome failed: {}", mpi_error_text(code));
     return;
   }
-  if (completed == MPI_UNDEFINED) return;
   for (int i = 0; i < completed; ++i) {
-    complete(transfer, indices_[i], statuses_[i], code == MPI_ERR_IN_STATUS);
+    complete(transfer, completions_[static_cast<std::size_t>(i)]);
   }
 }
 
-void MpiProgress::complete(MpiTransfer& transfer, int index, const MPI_Status& status,
-                           bool status_is_valid) {
-  const MpiTransfer::Chunk& chunk = transfer.chunks[index];
-  if (status_is_valid && status.MPI_ERROR != MPI_SUCCESS) {
+void MpiProgress::complete(MpiTransfer& transfer, const MpiCompletion& completion) {
+  const MpiTransfer::Chunk& chunk = transfer.chunks[static_cast<std::size_t>(completion.index)];
+  if (completion.error != 0) {
     transfer.failure =
         fmt::format("MPI_{} {} rank {} failed: {}", chunk.receive ? "Irecv" : "Isend",
                     chunk.receive ? "from" : "to", transfer.group->job_rank(chunk.peer),
-                    mpi_error_text(status.MPI_ERROR));
+                    mpi_error_text(completion.error));
     return;
   }
   --transfer.chunks_left;
   transfer.last_sign = Watchdog::Clock::now();
-  if (chunk.receive) {
-    int received = 0;
-    MPI_Get_count(&status, MPI_BYTE, &received);
-    if (received != chunk.bytes) {
-      transfer.failure =
-          fmt::format("a message of {} bytes came where {} were expected from rank {}", received,
-                      chunk.bytes, transfer.group->job_rank(chunk.peer));
-      return;
-    }
+  if (chunk.receive && completion.bytes != chunk.bytes) {
+    transfer.failure =
+        fmt::format("a message of {} bytes came where {} were expected from rank {}",
+                    completion.bytes, chunk.bytes, transfer.group->job_rank(chunk.peer));
+    return;
   }
   MpiTransfer::Packet& packet = transfer.packet_of(chunk);
   if (--packet.chunks_left == 0) {
@@ -303,7 +291,7 @@ void MpiProgress::fail_silent_peers(const MpiTransfer& transfer, Awaited awaited
   for (std::size_t i = 0; i < transfer.chunks.size(); ++i) {
     const MpiTransfer::Chunk& chunk = transfer.chunks[i];
     const bool is_awaited = chunk.receive || awaited == Awaited::kEverything;
-    if (!is_awaited || transfer.requests[i] == MPI_REQUEST_NULL) continue;
+    if (!is_awaited || transfer.requests[i] == nullptr) continue;
     const int peer = transfer.group->job_rank(chunk.peer);
     const auto last = heartbeats_.last_worked(peer);
     if (now - last >= watchdog.timeout()) silent.push_back(peer);

@@ -2,8 +2,6 @@
 // the main thread computes, and the main thread polls while it waits.
 #pragma once
 
-#include <mpi.h>
-
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -14,12 +12,13 @@
 #include <vector>
 
 #include "engine/comm/mpi_heartbeats.hpp"
+#include "engine/comm/mpi_library.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/comm/watchdog.hpp"
 
 namespace atl {
 
-// Throws Error{kCommunication} naming the call and MPI's text unless code is MPI_SUCCESS.
+// Throws Error{kCommunication} naming the call and MPI's text unless code is 0.
 void check_mpi(int code, const char* call);
 std::string mpi_error_text(int code);
 
@@ -33,8 +32,8 @@ struct MpiTransfer {
     bool receive = false;
     int piece = 0;  // of the packet (PacketPieces)
   };
-  // One per chunk; MPI_REQUEST_NULL before it is posted, and once it is complete.
-  std::vector<MPI_Request> requests;
+  // One per chunk; null before it is posted, and once it is complete.
+  std::vector<MpiRequest> requests;
   std::vector<Chunk> chunks;
   struct Packet {  // or a piece of a divided one: all its chunks
     int chunks_left = 0;
@@ -83,7 +82,7 @@ class MpiProgress {
  public:
   // Serves the job and all its groups. rank: in the job. heartbeats: a communicator of the whole
   // job for nothing else. Without a thread there are none while the main thread works.
-  MpiProgress(int rank, MPI_Comm heartbeats, double timeout_seconds,
+  MpiProgress(int rank, MpiComm heartbeats, double timeout_seconds,
               const MpiProgressOptions& options);
   MpiProgress(const MpiProgress&) = delete;
   MpiProgress& operator=(const MpiProgress&) = delete;
@@ -118,11 +117,12 @@ class MpiProgress {
   Watchdog::Clock::time_point last_work() const;
   void poll();
   void poll(MpiTransfer& transfer);
-  void complete(MpiTransfer& transfer, int index, const MPI_Status& status, bool status_is_valid);
+  void complete(MpiTransfer& transfer, const MpiCompletion& completion);
   void throw_if_broken(const MpiTransfer& transfer) const;
   void fail_silent_peers(const MpiTransfer& transfer, Awaited awaited, Watchdog& watchdog) const;
   void end_job_if_others_are_silent() const;
 
+  const MpiCalls& mpi_;
   const int rank_;
   const double timeout_seconds_;
   const MpiProgressOptions options_;
@@ -134,8 +134,7 @@ class MpiProgress {
   Watchdog::Clock::time_point started_to_wait_{};
   bool stopping_ = false;
   std::string broken_;
-  std::vector<int> indices_;  // of MPI_Testsome
-  std::vector<MPI_Status> statuses_;
+  std::vector<MpiCompletion> completions_;
   std::thread thread_;
 };
 

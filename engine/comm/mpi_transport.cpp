@@ -1,5 +1,4 @@
 // Ranks as MPI processes: every all-to-all-v is a set of Isend and Irecv with a tag of its own.
-#include <mpi.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/unique_handle.hpp"
+#include "engine/comm/mpi_library.hpp"
 #include "engine/comm/mpi_progress.hpp"
 #include "engine/comm/world_of_one.hpp"
 
@@ -39,17 +39,15 @@ double start_limit(double timeout_seconds) {
 }
 
 struct CommTraits {
-  using Value = MPI_Comm;
-  static Value null() { return MPI_COMM_NULL; }
-  static void release(Value comm) noexcept { MPI_Comm_free(&comm); }
+  using Value = MpiComm;
+  static Value null() { return nullptr; }
+  static void release(Value comm) noexcept { mpi_calls().free(comm); }
 };
 
-bool mpi_is_running() {
-  int initialized = 0;
-  int finalized = 0;
-  MPI_Initialized(&initialized);
-  MPI_Finalized(&finalized);
-  return initialized != 0 && finalized == 0;
+// The library if it has been started and not yet ended; else null.
+const MpiCalls* running_mpi() noexcept {
+  const MpiCalls* const mpi = mpi_calls_in_use();
+  return mpi != nullptr && mpi->initialized() && !mpi->finalized() ? mpi : nullptr;
 }
 
 // MPI from the first transport of the process to the last.
@@ -65,7 +63,7 @@ class MpiSession {
     return session;
   }
   ~MpiSession() {
-    if (!broken_) MPI_Finalize();
+    if (!broken_) mpi_.finalize();
   }
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
@@ -76,25 +74,22 @@ class MpiSession {
  private:
   explicit MpiSession(double timeout_seconds) {
     const CallLimit limit("MPI_Init_thread", start_limit(timeout_seconds));
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (finalized != 0) {
+    if (mpi_.finalized()) {
       fail(ErrorKind::kCommunication, "MPI was finalized already and can't start a second time");
     }
     int provided = 0;
-    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+    check_mpi(mpi_.init(&provided), "MPI_Init_thread");
     // Calls are serialised by MpiProgress, but come from two threads.
-    if (provided < MPI_THREAD_SERIALIZED) {
-      MPI_Finalize();
+    if (provided < mpi_.thread_serialized) {
+      mpi_.finalize();
       fail(ErrorKind::kCommunication,
            "MPI_Init_thread provides thread level {}, but MPI_THREAD_MULTIPLE ({}) or "
            "MPI_THREAD_SERIALIZED ({}) is needed: this MPI library was built without threads",
-           provided, MPI_THREAD_MULTIPLE, MPI_THREAD_SERIALIZED);
+           provided, mpi_.thread_multiple, mpi_.thread_serialized);
     }
-    check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN),
-              "MPI_Comm_set_errhandler");
   }
 
+  const MpiCalls& mpi_ = mpi_calls();
   bool broken_ = false;
 };
 
@@ -164,8 +159,8 @@ class MpiTransport final : public Transport {
     set_timeout_seconds(timeout_seconds);
     comm_ = duplicate_world(timeout_seconds);
     heartbeat_comm_ = duplicate_world(timeout_seconds);
-    check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
-    check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
+    check_mpi(mpi_.rank(comm_.get(), &rank_), "MPI_Comm_rank");
+    check_mpi(mpi_.size(comm_.get(), &size_), "MPI_Comm_size");
     if (const int launched = launcher_info().size; size_ != launched) {
       fail(ErrorKind::kCommunication,
            "the launcher started {} processes, but MPI sees {}: it is not the launcher of this MPI "
@@ -254,12 +249,12 @@ class MpiTransport final : public Transport {
     transfer->sending.resize(size_);
     transfer->pieces_left.resize(static_cast<std::size_t>(pieces.count));
     const int tag = static_cast<int>(next_sequence_++ % kTags);
-    transfer->post = [comm = comm_.get(), tag](MpiTransfer& of, const MpiTransfer::Queued& next) {
+    transfer->post = [&mpi = mpi_, comm = comm_.get(), tag](MpiTransfer& of,
+                                                            const MpiTransfer::Queued& next) {
       const MpiTransfer::Chunk& chunk = of.chunks[next.index];
       MpiTransfer::Packet& packet = of.packet_of(chunk);
       if (packet.posted == Watchdog::Clock::time_point{}) packet.posted = Watchdog::Clock::now();
-      check_mpi(MPI_Isend(next.bytes, chunk.bytes, MPI_BYTE, chunk.peer, tag, comm,
-                          &of.requests[next.index]),
+      check_mpi(mpi.isend(next.bytes, chunk.bytes, chunk.peer, tag, comm, &of.requests[next.index]),
                 "MPI_Isend");
     };
     progress_->start(transfer, [&](MpiTransfer& started) {
@@ -286,10 +281,10 @@ class MpiTransport final : public Transport {
     UniqueHandle<CommTraits> comm;
     progress_->exclusively([&] {
       const CallLimit limit("MPI_Comm_split", start_limit(timeout_seconds()));
-      MPI_Comm made = MPI_COMM_NULL;
-      const int color = number == kNoGroup ? MPI_UNDEFINED : number;
-      check_mpi(MPI_Comm_split(comm_.get(), color, rank_, &made), "MPI_Comm_split");
-      comm = own_comm(made);
+      static_assert(kNoGroup < 0);
+      MpiComm made = nullptr;
+      check_mpi(mpi_.split(comm_.get(), number, rank_, &made), "MPI_Comm_split");
+      comm = UniqueHandle<CommTraits>(made);
     });
     if (!comm) return nullptr;
     return std::make_unique<MpiTransport>(*this, std::move(comm), std::move(members), rank);
@@ -300,17 +295,9 @@ class MpiTransport final : public Transport {
 
   static UniqueHandle<CommTraits> duplicate_world(double timeout_seconds) {
     const CallLimit limit("MPI_Comm_dup", start_limit(timeout_seconds));
-    MPI_Comm duplicate = MPI_COMM_NULL;
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate), "MPI_Comm_dup");
-    return own_comm(duplicate);
-  }
-
-  static UniqueHandle<CommTraits> own_comm(MPI_Comm comm) {
-    UniqueHandle<CommTraits> handle(comm);
-    if (handle) {
-      check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    }
-    return handle;
+    MpiComm duplicate = nullptr;
+    check_mpi(mpi_calls().duplicate_world(&duplicate), "MPI_Comm_dup");
+    return UniqueHandle<CommTraits>(duplicate);
   }
 
   // By piece of the packet, where it ends; empty: it travels whole.
@@ -343,9 +330,8 @@ class MpiTransport final : public Transport {
     if (!bytes.empty()) ++transfer.receiving_peers;
     for_each_chunk(bytes, ends, [&](std::span<std::byte> chunk, int piece) {
       const int count = static_cast<int>(chunk.size());
-      MPI_Request request = MPI_REQUEST_NULL;
-      check_mpi(MPI_Irecv(chunk.data(), count, MPI_BYTE, peer, tag, comm_.get(), &request),
-                "MPI_Irecv");
+      MpiRequest request = nullptr;
+      check_mpi(mpi_.irecv(chunk.data(), count, peer, tag, comm_.get(), &request), "MPI_Irecv");
       const MpiTransfer::Chunk added{peer, count, true, piece};
       add_chunk(transfer, request, added);
       transfer.packet_of(added).posted = transfer.posted;
@@ -360,12 +346,12 @@ class MpiTransport final : public Transport {
     for_each_chunk(bytes, ends, [&](std::span<const std::byte> chunk, int piece) {
       transfer.queued[static_cast<std::size_t>(peer)].push_back(
           {transfer.requests.size(), chunk.data()});
-      add_chunk(transfer, MPI_REQUEST_NULL, {peer, static_cast<int>(chunk.size()), false, piece});
+      add_chunk(transfer, nullptr, {peer, static_cast<int>(chunk.size()), false, piece});
     });
     transfer.post_next(peer);
   }
 
-  static void add_chunk(MpiTransfer& transfer, MPI_Request request, MpiTransfer::Chunk chunk) {
+  static void add_chunk(MpiTransfer& transfer, MpiRequest request, MpiTransfer::Chunk chunk) {
     transfer.requests.push_back(request);
     transfer.chunks.push_back(chunk);
     ++transfer.chunks_left;
@@ -375,6 +361,7 @@ class MpiTransport final : public Transport {
   }
 
   std::shared_ptr<MpiSession> session_;
+  const MpiCalls& mpi_ = mpi_calls();
   UniqueHandle<CommTraits> comm_;
   UniqueHandle<CommTraits> heartbeat_comm_;  // of the job; none in a group
   int rank_ = 0;
@@ -399,10 +386,10 @@ std::shared_ptr<const void> start_mpi(double timeout_seconds) {
 
 void abort_job(int exit_code) noexcept {
   std::fflush(nullptr);
-  if (mpi_is_running()) {
+  if (const MpiCalls* const mpi = running_mpi()) {
     if (std::getenv("PMI_RANK") != nullptr) std::this_thread::sleep_for(kPassedOn);
     ::alarm(kAbortSeconds);  // should MPI_Abort itself hang: SIGALRM ends the process
-    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    mpi->abort_world(exit_code);
   }
   std::_Exit(exit_code);
 }

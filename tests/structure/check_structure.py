@@ -21,6 +21,7 @@ ALLOWED = {
     "datasets": ["partition"],
     "engine/tensor": ["kernels"],
     "engine/comm": ["engine/tensor", "kernels"],
+    "engine/comm/mpi": ["engine/comm"],
     "engine/exchange": ["engine/comm", "engine/tensor", "kernels", "partition"],
     "engine/exchange/messages": ["engine/exchange", "engine/comm", "engine/tensor", "kernels"],
     "engine/program": ["engine/exchange", "engine/tensor", "kernels", "partition"],
@@ -40,8 +41,8 @@ ALLOWED = {
                "engine/trace", "engine/models", "engine/program", "engine/exchange", "engine/comm",
                "engine/tensor", "kernels", "datasets", "partition"],
 }
-CONDITIONAL_ALLOWED = {"kernels/cuda", "engine/comm"}
-MPI_ALLOWED = {"engine/comm", "launch"}
+CONDITIONAL_ALLOWED = {"kernels/cuda", "engine/comm", "engine/comm/mpi"}
+MPI_ALLOWED = {"engine/comm/mpi"}
 
 SOURCE_SUFFIXES = (".cpp", ".hpp", ".cu", ".cuh")
 # Folders in which every comment begins with what it names.

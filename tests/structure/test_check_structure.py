@@ -90,7 +90,8 @@ class CheckStructureTest(unittest.TestCase):
 
     def test_mpi_header(self):
         self.expect({"engine/program/layer.hpp": HEADER + "#include <mpi.h>\n"}, "mpi.h")
-        self.assertEqual(self.problems({"engine/comm/a.hpp": HEADER + "#include <mpi.h>\n"}), [])
+        self.expect({"engine/comm/a.hpp": HEADER + "#include <mpi.h>\n"}, "mpi.h")
+        self.assertEqual(self.problems({"engine/comm/mpi/a.hpp": HEADER + "#include <mpi.h>\n"}), [])
 
     def test_header_beginning(self):
         self.expect({"base/log.hpp": "#pragma once\n"}, "starts with a sentence")
