@@ -35,11 +35,32 @@ std::vector<T> rows_of(const std::vector<T>& all, std::span<const LocalId> rows,
   return some;
 }
 
+// Calls use(piece, first, end) for pieces of a matrix of so many rows: those of `listed`, which
+// ascend, from the first up to the end lie in it. So no array on the host has all rows.
+template <typename Use>
+void for_pieces(std::int64_t rows, std::span<const LocalId> listed, const Use& use) {
+  std::size_t k = 0;
+  for (std::int64_t begin = 0; begin < rows; begin += kLossPieceRows) {
+    const RowRange piece{begin, std::min(begin + kLossPieceRows, rows)};
+    const std::size_t first = k;
+    while (k < listed.size() && to_index(listed[k]) < piece.end) ++k;
+    use(piece, first, k);
+  }
+}
+
 void compute_own_loss(const Rank& rank, const LossTargets& targets, ConstMatrixView logits,
                       double scale, MatrixView gradient, std::span<double> loss_sum) {
   const std::vector<LocalId> rows = on_host(rank, targets.rows);
-  const std::vector<float> chosen =
-      rows_of(download_f32(rank.backend, rank.queue, logits), rows, logits.cols);
+  const auto columns = static_cast<std::size_t>(logits.cols);
+  std::vector<float> chosen(rows.size() * columns);
+  for_pieces(logits.rows, rows, [&](RowRange piece, std::size_t first, std::size_t end) {
+    if (first == end) return;
+    const std::vector<float> host = download_f32(rank.backend, rank.queue, logits.rows_in(piece));
+    for (std::size_t k = first; k < end; ++k) {
+      const auto row = static_cast<std::size_t>(to_index(rows[k]) - piece.begin);
+      std::copy_n(host.data() + row * columns, columns, chosen.data() + k * columns);
+    }
+  });
   const auto classes = rows_of(on_host(rank, targets.labels), rows, 1);
   const auto several = rows_of(on_host(rank, targets.multi_labels), rows, logits.cols);
   const auto numbers = rows_of(on_host(rank, targets.numbers), rows, logits.cols);
@@ -48,14 +69,18 @@ void compute_own_loss(const Rank& rank, const LossTargets& targets, ConstMatrixV
   if (!rows.empty()) {
     sum = targets.own->compute({logits.cols, chosen, classes, several, numbers}, derivatives);
   }
-  std::vector<float> all(static_cast<std::size_t>(logits.rows * logits.cols), 0.0F);
-  parallel_for(std::ssize(rows), 4096, [&](std::int64_t i) {
-    for (std::int64_t c = 0; c < logits.cols; ++c) {
-      const auto derivative = static_cast<double>(derivatives[i * logits.cols + c]);
-      all[to_index(rows[i]) * logits.cols + c] = static_cast<float>(scale * derivative);
+  std::vector<float> host;
+  for_pieces(logits.rows, rows, [&](RowRange piece, std::size_t first, std::size_t end) {
+    host.assign(static_cast<std::size_t>(piece.size()) * columns, 0.0F);
+    for (std::size_t k = first; k < end; ++k) {
+      const auto row = static_cast<std::size_t>(to_index(rows[k]) - piece.begin);
+      for (std::size_t c = 0; c < columns; ++c) {
+        const auto derivative = static_cast<double>(derivatives[k * columns + c]);
+        host[row * columns + c] = static_cast<float>(scale * derivative);
+      }
     }
+    upload_f32(rank.backend, rank.queue, host, gradient.rows_in(piece));
   });
-  upload_f32(rank.backend, rank.queue, all, gradient);
   rank.backend.copy(rank.queue, loss_sum.data(), &sum, sizeof(sum), CopyKind::kHostToDevice);
   rank.backend.synchronize(rank.queue);
 }
