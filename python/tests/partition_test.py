@@ -50,7 +50,7 @@ class OwnCutsTest(WorkFolder):
         for directed in (False, True):
             with self.subTest(directed=directed):
                 dataset = graph(directed, f"graph-{directed}")
-                made = atoll.partition(dataset, 3, "auto", threads=1)
+                made = atoll.partition(dataset, 3, threads=1)
                 forward, backward = rows_read(dataset, made.part_of)
                 np.testing.assert_array_equal(made.halo_rows, forward)
                 np.testing.assert_array_equal(made.table["halo_backward"], backward)
@@ -117,7 +117,7 @@ class OwnCutsTest(WorkFolder):
                                  ({"threads": 0}, "threads: 0 found"),
                                  ({"ballance": "cost"}, "ballance")):
             with self.assertRaisesRegex(atoll.InputError, message):
-                atoll.partition(dataset, 2, "auto", **options)
+                atoll.partition(dataset, 2, **options)
 
 
 class FakesTest(WorkFolder):
@@ -201,22 +201,6 @@ class FakesTest(WorkFolder):
         self.assertTrue(os.path.exists("seen.json"))
         self.assertNotEqual(other.options["parts_file"], made.options["parts_file"])
 
-    def test_the_usual_method_is_recorded(self):
-        dataset = graph()
-        with self.assertLogs("atoll", "INFO") as said:
-            made = atoll.partition(dataset, 3, imbalance=0.25)
-        self.assertIn("cut by kaminpar", said.output[0])
-        self.assertEqual((self.seen()["parts"], made.made_by["method"]), (3, "kaminpar"))
-        self.assertIs(made.made_by["refine"], True)
-        self.assertIn("3 parts by kaminpar", repr(made))
-        for parts, options in ((3, {"balance": "edges,train"}), (3, {"objective": "cut"}),
-                               (4, {"islands": [2, 2]}), (3, {"refine": "off"}), (1, {})):
-            with self.subTest(parts=parts, **options):
-                self.assertEqual(atoll.partition(dataset, parts, **options).made_by["method"], "auto")
-        with mock.patch.object(importlib.util, "find_spec", return_value=None):
-            self.assertEqual(atoll.partition(dataset, 3).made_by["method"], "auto")
-        self.assertFalse(os.path.exists("seen.json"))
-
     def test_training_takes_the_parts(self):
         dataset = graph()
         made = atoll.partition(dataset, 3, "scotch", imbalance=0.25)
@@ -298,6 +282,8 @@ class PackagesTest(WorkFolder):
                 with self.subTest(method, **options):
                     if importlib.util.find_spec(module) is None:
                         self.skipTest(f"{module} is not installed")
+                    if method == "mt-kahypar":  # its other presets may differ, on one thread, too
+                        options = {**options, "preset": "deterministic"}
                     made = [atoll.partition(dataset, 3, method, seed=5, threads=1, parts_dir=place,
                                             imbalance=0.1, **options) for place in "ab"]
                     random = atoll.partition(dataset, 3, "random", weights=options.get("weights"))
