@@ -99,7 +99,7 @@ class Partition:
 
     @property
     def seconds(self):
-        """What making the cut took, without reading the dataset and writing the parts. Of another
+        """The time that making the cut took, without reading the dataset and writing the parts. Of another
         package: all of the process that cuts, and refining."""
         return self._made_by["seconds"]
 
@@ -144,7 +144,7 @@ def _by_engine(dataset, parts, options, threads):
 
 
 def _refined(description):
-    """What partition.json says of it: False, True or "strong"."""
+    """Whether the cut was refined, by its partition.json: False, True or "strong"."""
     return description["options"].get("refine", False)
 
 
@@ -163,7 +163,7 @@ def _shares(weights, parts):
 
 
 def _check_others_options(dataset, method, parts, options):
-    """What would be refused only after the cut."""
+    """Refuses what the engine would refuse only after the cut."""
     known = _program.option_rows("partition")
     for name in options:
         if name.replace("_", "-") not in known:
@@ -184,7 +184,7 @@ def _check_others_options(dataset, method, parts, options):
 
 
 def _request(dataset, method, parts, seed, preset, options):
-    """What the process that cuts has to know. It names the file of the parts."""
+    """All that decides the cut, for the process that makes it and for the name of its file."""
     known = _program.option_rows("partition")
     objective = options.get("objective", known["objective"]["default"])
     possible = _other_cuts.METHODS[method].objectives
@@ -199,7 +199,7 @@ def _request(dataset, method, parts, seed, preset, options):
 
 
 def _mark(dataset, request):
-    """Of the graph and of how it is cut, 8 hex digits."""
+    """8 hex digits for the graph and how it is cut."""
     mark = hashlib.blake2b(json.dumps(request, sort_keys=True).encode(), digest_size=4)
     for name in ("row_ptr", "col_idx"):
         with open(os.path.join(dataset.path, f"{name}.npy"), "rb") as file:

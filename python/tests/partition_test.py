@@ -27,7 +27,8 @@ def graph(directed=False, name="graph"):
     random = np.random.default_rng(3)
     source = random.integers(0, NODES, 8 * NODES)
     inside = source // 40 * 40 + random.integers(0, 40, source.size)
-    target = np.where(random.random(source.size) < 0.9, inside, random.integers(0, NODES, source.size))
+    target = np.where(random.random(source.size) < 0.9, inside,
+                      random.integers(0, NODES, source.size))
     y = np.arange(NODES) % CLASSES
     x = random.normal(size=(NODES, 4)).astype(np.float32)
     return atoll.Dataset.from_arrays(np.stack([source, target]), x, y, split="0.6,0.2,0.2", path=name,
@@ -121,7 +122,7 @@ class OwnCutsTest(WorkFolder):
 
 
 class FakesTest(WorkFolder):
-    """What other packages are asked for and what becomes of their answers."""
+    """Requests to other packages, and what becomes of their answers."""
 
     def setUp(self):
         super().setUp()
@@ -133,14 +134,14 @@ class FakesTest(WorkFolder):
         importlib.invalidate_caches()
 
     def seen(self):
-        """What the last fake was called with; it is forgotten then."""
+        """The arguments of the last fake, which are forgotten then."""
         with open("seen.json", encoding="utf-8") as file:
             content = json.load(file)
         os.remove("seen.json")
         return content
 
     def neighbours(self, dataset):
-        """Of each node, by sets."""
+        """The neighbours of each node, by sets."""
         found = [set() for _ in range(dataset.num_nodes)]
         for source, target in dataset.edge_index.T.tolist():
             if source != target:
