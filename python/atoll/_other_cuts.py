@@ -16,11 +16,11 @@ from atoll import _structure
 
 
 class Refused(Exception):
-    """What is asked for can't be done; the message says why."""
+    """The request can't be carried out; the message says why."""
 
 
 class Task(NamedTuple):
-    """What a cut is made of."""
+    """A graph and how it is to be cut."""
 
     row_ptr: np.ndarray  # in-edges, of an undirected graph both directions
     col_idx: np.ndarray
@@ -139,7 +139,7 @@ METHODS = {
 
 
 def version(method):
-    """Of the package, or None where it is not known."""
+    """The version of a method's package, or None where it is not known."""
     try:
         return importlib.metadata.version(METHODS[method].package)
     except importlib.metadata.PackageNotFoundError:

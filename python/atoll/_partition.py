@@ -15,7 +15,6 @@ from atoll._structure import BALANCES
 from atoll._table import Table
 from atoll.dataset import Dataset
 
-USUAL = "kaminpar"  # docs/partition.md says why
 FIGURES = ("seconds", "cpu_seconds", "peak_bytes")
 MOST_SEED = 2**31  # seeds of other packages are below
 
@@ -100,7 +99,7 @@ class Partition:
 
     @property
     def seconds(self):
-        """What making the cut took, without reading the dataset and writing the parts. Of another
+        """The time that making the cut took, without reading the dataset and writing the parts. Of another
         package: all of the process that cuts, and refining."""
         return self._made_by["seconds"]
 
@@ -145,7 +144,7 @@ def _by_engine(dataset, parts, options, threads):
 
 
 def _refined(description):
-    """What partition.json says of it: False, True or "strong"."""
+    """Whether the cut was refined, by its partition.json: False, True or "strong"."""
     return description["options"].get("refine", False)
 
 
@@ -164,7 +163,7 @@ def _shares(weights, parts):
 
 
 def _check_others_options(dataset, method, parts, options):
-    """What would be refused only after the cut."""
+    """Refuses what the engine would refuse only after the cut."""
     known = _program.option_rows("partition")
     for name in options:
         if name.replace("_", "-") not in known:
@@ -185,7 +184,7 @@ def _check_others_options(dataset, method, parts, options):
 
 
 def _request(dataset, method, parts, seed, preset, options):
-    """What the process that cuts has to know. It names the file of the parts."""
+    """All that decides the cut, for the process that makes it and for the name of its file."""
     known = _program.option_rows("partition")
     objective = options.get("objective", known["objective"]["default"])
     possible = _other_cuts.METHODS[method].objectives
@@ -200,7 +199,7 @@ def _request(dataset, method, parts, seed, preset, options):
 
 
 def _mark(dataset, request):
-    """Of the graph and of how it is cut, 8 hex digits."""
+    """8 hex digits for the graph and how it is cut."""
     mark = hashlib.blake2b(json.dumps(request, sort_keys=True).encode(), digest_size=4)
     for name in ("row_ptr", "col_idx"):
         with open(os.path.join(dataset.path, f"{name}.npy"), "rb") as file:
@@ -242,7 +241,7 @@ def _by_others(dataset, method, parts, seed, threads, preset, options):
     if importlib.util.find_spec(other.module) is None:
         raise InputError(f"method {method!r} needs the package {other.package}, which is not "
                          f"installed: pip install {other.package}")
-    if not isinstance(parts, int) or not _is_seed(seed):
+    if not isinstance(parts, int) or not isinstance(seed, int) or not 0 <= seed < MOST_SEED:
         raise InputError(f"parts: {parts!r} and seed: {seed!r} found; allowed are whole numbers, of "
                          f"seed 0 to {MOST_SEED - 1}")
     _check_others_options(dataset, method, parts, options)
@@ -276,26 +275,7 @@ def _threads():
     return int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
 
 
-def _is_seed(seed):
-    return isinstance(seed, int) and 0 <= seed < MOST_SEED
-
-
-def _usual(dataset, parts, seed, options):
-    """The method of one who names none, and the options that belong to it."""
-    of_engine = [name for name in ("islands", "marginal_cost", "cuts", "parts_file")
-                 if options.get(name)]
-    fits = (not of_engine and isinstance(parts, int) and 1 < parts <= dataset.num_nodes
-            and _is_seed(seed) and options.get("balance", "cost") in BALANCES
-            and options.get("objective", "volume") == "volume"
-            and options.get("refine", "auto") in ("auto", "on"))
-    if not fits or importlib.util.find_spec(_other_cuts.METHODS[USUAL].module) is None:
-        return "auto", options
-    _program.log.info("cut by %s %s, which is installed, and refined; method='auto' is Atoll's own",
-                      USUAL, _other_cuts.version(USUAL))
-    return USUAL, {**options, "refine": "on"}
-
-
-def partition(dataset, parts, method=None, *, seed=1, threads=None, preset=None, **options):
+def partition(dataset, parts, method="auto", *, seed=1, threads=None, preset=None, **options):
     """Cuts a dataset into parts, one per rank, and returns a Partition. Options that name a cut that
     is there already find it.
 
@@ -303,8 +283,7 @@ def partition(dataset, parts, method=None, *, seed=1, threads=None, preset=None,
     parts: number of parts.
     method: "auto", "metis", "communities", "random", "contiguous" or "file" of `atoll partition`; or
         "kaminpar", "mt-kahypar" or "scotch", by their packages: pip install kaminpar, mtkahypar or
-        scotchpy64. None: "kaminpar" with refine="on" where it is installed and knows the options,
-        else "auto"; `made_by` of the result says which.
+        scotchpy64.
     seed: for everything that is drawn at random.
     threads: for the cut. None: OMP_NUM_THREADS, or all cores.
     preset: of the other packages; see docs/partition.md.
@@ -317,9 +296,6 @@ def partition(dataset, parts, method=None, *, seed=1, threads=None, preset=None,
                for name, value in options.items() if value is not None}
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise InputError(f"threads: {threads!r} found; allowed are whole numbers from 1 on")
-    if method is None:
-        method, options = (_usual(dataset, parts, seed, options) if preset is None
-                           else ("auto", options))
     if method in _other_cuts.METHODS:
         return _by_others(dataset, method, parts, seed, threads, preset, options)
     if preset is not None:

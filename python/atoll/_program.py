@@ -211,7 +211,7 @@ class MeasuredProcess(Process):
     def wait(self, seconds):
         end = time.monotonic() + seconds
         while self._process.returncode is None:
-            # What was used is told to the one who waits for the process, which Popen is not.
+            # The kernel tells usage only to the one who waits for the process: not by Popen.
             process, status, used = os.wait4(self._process.pid, os.WNOHANG)
             if process != 0:
                 self._process.returncode = os.waitstatus_to_exitcode(status)

@@ -69,7 +69,7 @@ def _with_its_node(start, others):
 
 
 def node_weights(row_ptr, col_idx, directed, balance):
-    """What `atoll partition --balance` weighs nodes by (docs/partition.md), int64 [N]."""
+    """The weights of nodes that `atoll partition --balance` uses (docs/partition.md), int64 [N]."""
     nodes = len(row_ptr) - 1
     if balance == "nodes":
         return np.ones(nodes, np.int64)

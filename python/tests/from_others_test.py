@@ -1,5 +1,5 @@
-"""docs/from-pyg.md and docs/from-dgl.md: their examples in Python, where the library is installed, and
-every line of Atoll in their tables."""
+"""docs/from-pyg.md and docs/from-dgl.md: their examples in Python, where the library is installed,
+and every line of Atoll in their tables."""
 
 import ast
 import contextlib
@@ -63,7 +63,8 @@ def is_ours(remark):
 
 
 def rows(page):
-    """(spans of the other library, of Atoll, of the remark) of the rows of tables with a column Atoll."""
+    """Spans of the other library, of Atoll and of the remark, for each row of tables with a column
+    Atoll."""
     of_atoll = False
     for line in (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
@@ -76,7 +77,7 @@ def rows(page):
 
 
 def arrays():
-    """What pages call edge_index, x, y, ..."""
+    """The arrays that pages call edge_index, x, y, ..."""
     random = np.random.default_rng(1)
     nodes = 300
     y = random.integers(0, 4, nodes)
@@ -122,7 +123,7 @@ class FromOthersTest(WorkFolder):
         self.make_files()
 
     def make_files(self):
-        """What pages import and is made easily."""
+        """Files that pages import and that are made easily."""
         y = [0, 1, 2] * 10
         os.makedirs("graph")
         with open("graph/edges.csv", "w", encoding="utf-8") as file:
@@ -282,8 +283,8 @@ class FromOthersTest(WorkFolder):
     @unittest.skipUnless(has("torch", "torch_geometric"), "PyG is not installed")
     def test_names_in_pyg(self):
         of_pyg = [f"torch_geometric.{name}" for name in
-                  ("data", "nn", "nn.aggr", "nn.models.basic_gnn", "loader", "transforms", "datasets", "utils",
-                   "distributed", "profile")]
+                  ("data", "nn", "nn.aggr", "nn.models.basic_gnn", "loader", "transforms",
+                   "datasets", "utils", "distributed", "profile")]
         of_torch = ["torch", "torch.nn", "torch.nn.functional", "torch.optim", "torch.nn.utils",
                     "torch.optim.lr_scheduler", "torch.optim.swa_utils", "torch.nn.parallel"]
         self.check_names("from-pyg.md", [*of_pyg, "torch_geometric", *of_torch],

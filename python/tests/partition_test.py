@@ -27,7 +27,8 @@ def graph(directed=False, name="graph"):
     random = np.random.default_rng(3)
     source = random.integers(0, NODES, 8 * NODES)
     inside = source // 40 * 40 + random.integers(0, 40, source.size)
-    target = np.where(random.random(source.size) < 0.9, inside, random.integers(0, NODES, source.size))
+    target = np.where(random.random(source.size) < 0.9, inside,
+                      random.integers(0, NODES, source.size))
     y = np.arange(NODES) % CLASSES
     x = random.normal(size=(NODES, 4)).astype(np.float32)
     return atoll.Dataset.from_arrays(np.stack([source, target]), x, y, split="0.6,0.2,0.2", path=name,
@@ -50,7 +51,7 @@ class OwnCutsTest(WorkFolder):
         for directed in (False, True):
             with self.subTest(directed=directed):
                 dataset = graph(directed, f"graph-{directed}")
-                made = atoll.partition(dataset, 3, "auto", threads=1)
+                made = atoll.partition(dataset, 3, threads=1)
                 forward, backward = rows_read(dataset, made.part_of)
                 np.testing.assert_array_equal(made.halo_rows, forward)
                 np.testing.assert_array_equal(made.table["halo_backward"], backward)
@@ -117,11 +118,11 @@ class OwnCutsTest(WorkFolder):
                                  ({"threads": 0}, "threads: 0 found"),
                                  ({"ballance": "cost"}, "ballance")):
             with self.assertRaisesRegex(atoll.InputError, message):
-                atoll.partition(dataset, 2, "auto", **options)
+                atoll.partition(dataset, 2, **options)
 
 
 class FakesTest(WorkFolder):
-    """What other packages are asked for and what becomes of their answers."""
+    """Requests to other packages, and what becomes of their answers."""
 
     def setUp(self):
         super().setUp()
@@ -133,14 +134,14 @@ class FakesTest(WorkFolder):
         importlib.invalidate_caches()
 
     def seen(self):
-        """What the last fake was called with; it is forgotten then."""
+        """The arguments of the last fake, which are forgotten then."""
         with open("seen.json", encoding="utf-8") as file:
             content = json.load(file)
         os.remove("seen.json")
         return content
 
     def neighbours(self, dataset):
-        """Of each node, by sets."""
+        """The neighbours of each node, by sets."""
         found = [set() for _ in range(dataset.num_nodes)]
         for source, target in dataset.edge_index.T.tolist():
             if source != target:
@@ -200,22 +201,6 @@ class FakesTest(WorkFolder):
         other = atoll.partition(dataset, 3, "kaminpar", seed=3, threads=1, imbalance=0.25)
         self.assertTrue(os.path.exists("seen.json"))
         self.assertNotEqual(other.options["parts_file"], made.options["parts_file"])
-
-    def test_the_usual_method_is_recorded(self):
-        dataset = graph()
-        with self.assertLogs("atoll", "INFO") as said:
-            made = atoll.partition(dataset, 3, imbalance=0.25)
-        self.assertIn("cut by kaminpar", said.output[0])
-        self.assertEqual((self.seen()["parts"], made.made_by["method"]), (3, "kaminpar"))
-        self.assertIs(made.made_by["refine"], True)
-        self.assertIn("3 parts by kaminpar", repr(made))
-        for parts, options in ((3, {"balance": "edges,train"}), (3, {"objective": "cut"}),
-                               (4, {"islands": [2, 2]}), (3, {"refine": "off"}), (1, {})):
-            with self.subTest(parts=parts, **options):
-                self.assertEqual(atoll.partition(dataset, parts, **options).made_by["method"], "auto")
-        with mock.patch.object(importlib.util, "find_spec", return_value=None):
-            self.assertEqual(atoll.partition(dataset, 3).made_by["method"], "auto")
-        self.assertFalse(os.path.exists("seen.json"))
 
     def test_training_takes_the_parts(self):
         dataset = graph()
@@ -298,6 +283,8 @@ class PackagesTest(WorkFolder):
                 with self.subTest(method, **options):
                     if importlib.util.find_spec(module) is None:
                         self.skipTest(f"{module} is not installed")
+                    if method == "mt-kahypar":  # its other presets may differ, on one thread, too
+                        options = {**options, "preset": "deterministic"}
                     made = [atoll.partition(dataset, 3, method, seed=5, threads=1, parts_dir=place,
                                             imbalance=0.1, **options) for place in "ab"]
                     random = atoll.partition(dataset, 3, "random", weights=options.get("weights"))

@@ -60,7 +60,7 @@ def spread(values, form):
 
 
 def cells(found, base):
-    """Of one method: rows, seconds, ... as text."""
+    """The figures of one method as text: rows, seconds, ..."""
     made = [one for one in found if "rows" in one]
     if not made:
         return [f"refused: {found[0]['refused']}"] + [""] * 6
@@ -76,7 +76,7 @@ def cells(found, base):
 
 
 def table(results):
-    """Of all lines, in the order in which graphs, parts, threads and methods came first."""
+    """All lines, in the order in which graphs, parts, threads and methods came first."""
     groups = {}
     for one in results:
         place = (one["graph"], one["balance"], one["parts"], one["threads"])

@@ -1,5 +1,4 @@
-"""What the fakes have in common: they write down what they were asked, and cut as FAKE_ANSWER
-says."""
+"""Shared by the fakes: they write down what they were asked, and cut as FAKE_ANSWER says."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Of the fake package."""
+"""A part of the fake package."""
 
 from fake_cut import record
 
