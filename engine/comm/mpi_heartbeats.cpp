@@ -13,8 +13,8 @@ MpiHeartbeats::MpiHeartbeats(MpiComm comm, double timeout_seconds)
   int size = 1;
   mpi_.rank(comm_, &rank_);
   mpi_.size(comm_, &size);
-  peers_.resize(static_cast<std::size_t>(size));
-  receives_.assign(peers_.size(), nullptr);
+  peers_.resize(static_cast<std::size_t>(size), {.send = mpi_.no_request});
+  receives_.assign(peers_.size(), mpi_.no_request);
   completions_.resize(peers_.size());
   if (timeout_seconds_ <= 0) return;  // nobody will ever ask
   for (int peer = 0; peer < size; ++peer) post_receive(peer);
@@ -22,11 +22,11 @@ MpiHeartbeats::MpiHeartbeats(MpiComm comm, double timeout_seconds)
 
 void MpiHeartbeats::close() {
   for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
-    if (receives_[peer] != nullptr) {
+    if (receives_[peer] != mpi_.no_request) {
       mpi_.cancel(receives_[peer]);
       mpi_.wait(&receives_[peer]);
     }
-    if (peers_[peer].send != nullptr) mpi_.wait(&peers_[peer].send);
+    if (peers_[peer].send != mpi_.no_request) mpi_.wait(&peers_[peer].send);
   }
 }
 
@@ -88,7 +88,7 @@ void MpiHeartbeats::send(float idle_seconds) {
     if (static_cast<int>(i) == rank_ || broken_) continue;
     Peer& peer = peers_[i];
     bool sent_before = true;
-    if (peer.send != nullptr) mpi_.test(&peer.send, &sent_before);
+    if (peer.send != mpi_.no_request) mpi_.test(&peer.send, &sent_before);
     if (!sent_before) continue;  // it will be heard when it is taken
     peer.sent = idle_seconds;
     const int code =

@@ -50,7 +50,7 @@ class MpiHeartbeats {
     // Seconds since `last_work`.
     float received = 0;
     float sent = 0;
-    MpiRequest send = nullptr;
+    MpiRequest send;
   };
   struct Scope {
     std::shared_ptr<const RankGroup> group;

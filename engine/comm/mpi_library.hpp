@@ -10,7 +10,7 @@ namespace atl {
 struct MpiCommHandle;
 struct MpiRequestHandle;
 using MpiComm = MpiCommHandle*;        // null: none
-using MpiRequest = MpiRequestHandle*;  // null: not posted, or complete
+using MpiRequest = MpiRequestHandle*;  // MpiCalls::no_request: not posted, or complete
 
 struct MpiCompletion {
   int index = 0;  // of the request
@@ -22,6 +22,8 @@ struct MpiCompletion {
 // are called one at a time. All messages are bytes.
 struct MpiCalls {
   bool is_open_mpi;
+  // As the library itself has it, so that arrays of requests can be handed over as they are.
+  MpiRequest no_request;
   // Levels of threads, as init() provides them: a higher number allows more.
   int thread_serialized, thread_multiple;
 
@@ -41,8 +43,8 @@ struct MpiCalls {
 
   int (*isend)(const void* from, int bytes, int peer, int tag, MpiComm comm, MpiRequest* request);
   int (*irecv)(void* to, int bytes, int peer, int tag, MpiComm comm, MpiRequest* request);
-  // Which of the requests have completed since the last call; these become null. Has room for
-  // `count` completions and sets `completed` to their number.
+  // Which of the requests have completed since the last call; these become no_request. There is
+  // room for `count` completions, and `completed` becomes their number.
   int (*test_some)(int count, MpiRequest* requests, int* completed, MpiCompletion* completions);
   int (*test)(MpiRequest* request, bool* complete);
   int (*wait)(MpiRequest* request);

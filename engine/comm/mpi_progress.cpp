@@ -205,7 +205,7 @@ Watchdog::Clock::time_point MpiProgress::last_work() const {
   if (awaited_ == nullptr) return Watchdog::Clock::now();
   Watchdog::Clock::time_point last = started_to_wait_;
   for (std::size_t i = 0; i < awaited_->chunks.size(); ++i) {
-    if (awaited_->requests[i] == nullptr) continue;
+    if (awaited_->requests[i] == mpi_.no_request) continue;
     const int peer = awaited_->group->job_rank(awaited_->chunks[i].peer);
     last = std::max(last, heartbeats_.last_worked(peer) - heartbeats_.beat());
   }
@@ -291,7 +291,7 @@ void MpiProgress::fail_silent_peers(const MpiTransfer& transfer, Awaited awaited
   for (std::size_t i = 0; i < transfer.chunks.size(); ++i) {
     const MpiTransfer::Chunk& chunk = transfer.chunks[i];
     const bool is_awaited = chunk.receive || awaited == Awaited::kEverything;
-    if (!is_awaited || transfer.requests[i] == nullptr) continue;
+    if (!is_awaited || transfer.requests[i] == mpi_.no_request) continue;
     const int peer = transfer.group->job_rank(chunk.peer);
     const auto last = heartbeats_.last_worked(peer);
     if (now - last >= watchdog.timeout()) silent.push_back(peer);

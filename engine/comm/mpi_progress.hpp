@@ -32,7 +32,7 @@ struct MpiTransfer {
     bool receive = false;
     int piece = 0;  // of the packet (PacketPieces)
   };
-  // One per chunk; null before it is posted, and once it is complete.
+  // One per chunk; MpiCalls::no_request before it is posted, and once it is complete.
   std::vector<MpiRequest> requests;
   std::vector<Chunk> chunks;
   struct Packet {  // or a piece of a divided one: all its chunks

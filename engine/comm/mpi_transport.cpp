@@ -330,7 +330,7 @@ class MpiTransport final : public Transport {
     if (!bytes.empty()) ++transfer.receiving_peers;
     for_each_chunk(bytes, ends, [&](std::span<std::byte> chunk, int piece) {
       const int count = static_cast<int>(chunk.size());
-      MpiRequest request = nullptr;
+      MpiRequest request = mpi_.no_request;
       check_mpi(mpi_.irecv(chunk.data(), count, peer, tag, comm_.get(), &request), "MPI_Irecv");
       const MpiTransfer::Chunk added{peer, count, true, piece};
       add_chunk(transfer, request, added);
@@ -341,12 +341,12 @@ class MpiTransport final : public Transport {
   }
 
   // The first chunks of a packet, or of the first piece of a divided one.
-  static void post_send(MpiTransfer& transfer, int peer, std::span<const std::byte> bytes,
-                        std::span<const std::size_t> ends) {
+  void post_send(MpiTransfer& transfer, int peer, std::span<const std::byte> bytes,
+                 std::span<const std::size_t> ends) {
     for_each_chunk(bytes, ends, [&](std::span<const std::byte> chunk, int piece) {
       transfer.queued[static_cast<std::size_t>(peer)].push_back(
           {transfer.requests.size(), chunk.data()});
-      add_chunk(transfer, nullptr, {peer, static_cast<int>(chunk.size()), false, piece});
+      add_chunk(transfer, mpi_.no_request, {peer, static_cast<int>(chunk.size()), false, piece});
     });
     transfer.post_next(peer);
   }

@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -27,12 +28,8 @@ MpiComm our_comm(MPI_Comm comm) {
   return comm == MPI_COMM_NULL ? nullptr : convert_handle<MpiComm>(comm);
 }
 
-MPI_Request their_request(MpiRequest request) {
-  return request == nullptr ? MPI_REQUEST_NULL : convert_handle<MPI_Request>(request);
-}
-MpiRequest our_request(MPI_Request request) {
-  return request == MPI_REQUEST_NULL ? nullptr : convert_handle<MpiRequest>(request);
-}
+MPI_Request their_request(MpiRequest request) { return convert_handle<MPI_Request>(request); }
+MpiRequest our_request(MPI_Request request) { return convert_handle<MpiRequest>(request); }
 
 bool initialized() {
   int flag = 0;
@@ -99,22 +96,22 @@ int irecv(void* to, int bytes, int peer, int tag, MpiComm comm, MpiRequest* requ
 
 // Memory that test_some() keeps from call to call.
 struct Tested {
-  std::vector<MPI_Request> requests;  // those that are not null
-  std::vector<int> positions;         // of these, among all
-  std::vector<int> indices;           // among these
+  std::vector<MPI_Request> requests;
+  std::vector<int> indices;
   std::vector<MPI_Status> statuses;
 
-  void take(int count, const MpiRequest* all) {
-    requests.clear();
-    positions.clear();
-    for (int i = 0; i < count; ++i) {
-      if (all[i] == nullptr) continue;
-      requests.push_back(their_request(all[i]));
-      positions.push_back(i);
+  // The array itself if the library's handles are of the size of ours, else a copy.
+  MPI_Request* take(std::size_t count, MpiRequest* ours) {
+    if (indices.size() < count) {
+      indices.resize(count);
+      statuses.resize(count);
     }
-    if (indices.size() < requests.size()) {
-      indices.resize(requests.size());
-      statuses.resize(requests.size());
+    if constexpr (sizeof(MPI_Request) == sizeof(MpiRequest)) {
+      return reinterpret_cast<MPI_Request*>(ours);
+    } else {
+      requests.resize(count);
+      std::transform(ours, ours + count, requests.begin(), their_request);
+      return requests.data();
     }
   }
 };
@@ -122,22 +119,20 @@ struct Tested {
 int test_some(int count, MpiRequest* requests, int* completed, MpiCompletion* completions) {
   thread_local Tested tested;
   *completed = 0;
-  tested.take(count, requests);
-  if (tested.requests.empty()) return MPI_SUCCESS;
+  MPI_Request* const theirs = tested.take(static_cast<std::size_t>(count), requests);
   int done = 0;
-  const int code = MPI_Testsome(static_cast<int>(tested.requests.size()), tested.requests.data(),
-                                &done, tested.indices.data(), tested.statuses.data());
+  const int code =
+      MPI_Testsome(count, theirs, &done, tested.indices.data(), tested.statuses.data());
   // Only then MPI fills in the errors of the statuses.
   const bool errors_are_valid = code == MPI_ERR_IN_STATUS;
   if (code != MPI_SUCCESS && !errors_are_valid) return code;
-  if (done == MPI_UNDEFINED) return MPI_SUCCESS;
+  if (done == MPI_UNDEFINED) return MPI_SUCCESS;  // none is posted
   for (int i = 0; i < done; ++i) {
-    const int index = tested.indices[i];
     MpiCompletion& completion = completions[i];
-    completion.index = tested.positions[index];
+    completion.index = tested.indices[i];
     completion.error = errors_are_valid ? tested.statuses[i].MPI_ERROR : MPI_SUCCESS;
     MPI_Get_count(&tested.statuses[i], MPI_BYTE, &completion.bytes);
-    requests[completion.index] = our_request(tested.requests[index]);
+    requests[completion.index] = our_request(theirs[completion.index]);
   }
   *completed = done;
   return MPI_SUCCESS;
@@ -189,8 +184,9 @@ constexpr bool kIsOpenMpi = true;
 constexpr bool kIsOpenMpi = false;
 #endif
 
-constexpr MpiCalls kCalls = {
+const MpiCalls kCalls = {
     .is_open_mpi = kIsOpenMpi,
+    .no_request = our_request(MPI_REQUEST_NULL),
     .thread_serialized = MPI_THREAD_SERIALIZED,
     .thread_multiple = MPI_THREAD_MULTIPLE,
     .initialized = initialized,
