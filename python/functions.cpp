@@ -14,9 +14,11 @@ namespace nb = nanobind;
 
 namespace {
 
-// The engine destroys its copies without Python's lock.
+// The engine destroys its copies without Python's lock; the last one in a process that ends, when
+// there is no Python any more.
 std::shared_ptr<nb::object> shared_with_lock(nb::object function) {
   return {new nb::object(std::move(function)), [](nb::object* held) {
+            if (Py_IsInitialized() == 0) return;
             const nb::gil_scoped_acquire lock;
             delete held;
           }};
@@ -53,10 +55,10 @@ double loss_by_python(const nb::object& function, const atl::JudgedRows& rows,
   using Gradient = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
   const nb::object result = function(logits_of(rows), labels_of(rows));
   require_no_complaint(result);
-  const auto [loss, found] = nb::cast<std::pair<double, Gradient>>(result);
+  const auto found = nb::cast<Gradient>(result[1]);
   ATOLL_ASSERT(found.size() == gradient.size(), "a gradient of {} numbers", found.size());
   std::copy_n(found.data(), found.size(), gradient.begin());
-  return loss;
+  return nb::cast<double>(result[0]);
 }
 
 double metric_by_python(const nb::object& function, const atl::JudgedRows& rows) {
