@@ -109,7 +109,7 @@ class ExamplesTest(WorkFolder):
         pages = [page for page in ["README.md", *sorted(f"docs/{path.name}" for path
                                                         in (ROOT / "docs").glob("*.md"))]
                  if fenced(page)]
-        self.assertEqual(pages, ["README.md", "docs/formats.md", "docs/python.md"])
+        self.assertEqual(pages, ["README.md", "docs/formats.md", "docs/python.md", "docs/torch.md"])
 
     def test_readme(self):
         self.run_page("README.md")
@@ -123,6 +123,13 @@ class ExamplesTest(WorkFolder):
             # The matrix is the same graph.
             np.testing.assert_array_equal(self.names["dataset"].edge_index, self.cora.edge_index)
         self.assertEqual(atoll.Run.load("runs/sage").epochs, 80)
+
+    @unittest.skipUnless(has("torch", "torch_geometric"), "PyG is not installed")
+    def test_torch_page(self):
+        """On one rank; torch_test.py runs several."""
+        self.run_page("docs/torch.md")
+        self.assertEqual(self.names["rows"].shape, (2708, 7))
+        self.assertEqual(self.names["with_halo"].shape, self.cora.x.shape)
 
     def test_docstrings(self):
         blocks = [(path.name, block) for path in sorted((ROOT / "python" / "atoll").glob("*.py"))
