@@ -198,9 +198,10 @@ class Exchange {
                  padded_columns(columns));
     }
     if (channel >= kMostChannels) {
-      fail_input("{} exchanges in one epoch; allowed are {}. Call end_epoch() of the exchange, or "
-                 "sum_gradients(), after every step",
-                 channel + 1, kMostChannels);
+      fail_input(
+          "{} exchanges in one epoch; allowed are {}. Call end_epoch() of the exchange, or "
+          "sum_gradients(), after every step",
+          channel + 1, kMostChannels);
     }
     const MatrixView view{rows.data(), count, columns, stride, DType::kF32};
     exchange_
@@ -270,7 +271,8 @@ void add_bridge(nb::module_& module) {
            nb::arg("part"), nb::arg("bits"), nb::arg("seed"), nb::arg("threads"), nb::arg("carry"),
            nb::keep_alive<1, 2>())
       .def("fetch", &Exchange::fetch, nb::arg("rows"), nb::arg("columns"), nb::arg("channel"),
-           nb::arg("epoch"), "Fills the halo rows behind the inner ones with those of their owners.")
+           nb::arg("epoch"),
+           "Fills the halo rows behind the inner ones with those of their owners.")
       .def("give_back", &Exchange::give_back, nb::arg("rows"), nb::arg("columns"),
            nb::arg("channel"), nb::arg("epoch"),
            "Fills the rows behind the halo rows with what other ranks give back.")

@@ -209,9 +209,10 @@ def start(words, launcher=None, variables=None):
     return Process(words, launcher or [], variables)
 
 
-def run(words, launcher=None):
-    """Runs a command to its end and returns its output. Raises AtollError if it fails."""
-    command = start([str(word) for word in words], launcher)
+def run(words, launcher=None, variables=None):
+    """Runs a command to its end and returns its output. Arguments are those of start(). Raises
+    AtollError if it fails."""
+    command = start([str(word) for word in words], launcher, variables)
     interrupted = False
     while True:
         try:

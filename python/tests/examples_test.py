@@ -130,6 +130,16 @@ class ExamplesTest(WorkFolder):
         self.run_page("docs/torch.md")
         self.assertEqual(self.names["rows"].shape, (2708, 7))
         self.assertEqual(self.names["with_halo"].shape, self.cora.x.shape)
+        import torch
+        from torch_geometric.nn import SAGEConv
+        self.names.update(cross_entropy=torch.nn.functional.cross_entropy, SAGEConv=SAGEConv,
+                          DistributedConv=atoll.torch.DistributedConv, x=self.names["data"].x)
+        blocks = [(path.name, block) for path in (ROOT / "python" / "atoll" / "torch").glob("*.py")
+                  for text in docstrings(path) for block in indented(text)]
+        self.assertEqual(sorted(name for name, _ in blocks),
+                         ["__init__.py", "_exchange.py", "_layers.py"])
+        for name, block in blocks:
+            self.run_example(block, f"docstring of torch/{name}")
 
     def test_docstrings(self):
         blocks = [(path.name, block) for path in sorted((ROOT / "python" / "atoll").glob("*.py"))

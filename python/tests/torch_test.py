@@ -195,9 +195,8 @@ class FewBitsTest(RanksTest):
 
 class FailureTest(RanksTest):
     def ends(self, way):
-        begin = time.monotonic()
-        found, ends = torch_ranks.start("fail_alone", 3, way, timeout=60)
-        self.assertLess(time.monotonic() - begin, 50)
+        found, ends = torch_ranks.start("fail_alone", 3, way)
+        self.assertLess(time.time() - os.path.getmtime("failed"), 20)
         self.assertEqual(found, [])
         failed = int(way.split()[0])
         for rank, (code, text) in enumerate(ends):

@@ -142,7 +142,7 @@ def spread(seconds):
 
 
 def in_ranks(options, kind, ranks, bits, epochs):
-    """What rank 0 of a job of processes finds."""
+    """The findings of rank 0 of a job of processes."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "found.json")
         words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",

@@ -67,7 +67,7 @@ class HaloExchange:
 
     @property
     def bytes_sent(self):
-        """What this process has sent to others so far, sums over ranks included."""
+        """Bytes that this process has sent to others so far, sums over ranks included."""
         return self.ranks.bytes_sent
 
     def __call__(self, x):

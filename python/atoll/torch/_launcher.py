@@ -18,6 +18,8 @@ LAUNCHERS = {
     "mpiexec": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
 }
+# Variables by which a program that rank 0 starts is not taken for a rank of the job.
+ALONE = {size: "1" for _, size, _, _ in LAUNCHERS.values()}
 JOB_NAMES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "SLURM_JOB_ID", "PMI_JOBID")
 FIRST_PORT, PORTS = 20000, 12000  # below those that the system hands out
 GET_ADDRESS = 0x8915  # SIOCGIFADDR

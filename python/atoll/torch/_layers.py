@@ -37,8 +37,8 @@ class DistributedConv(torch.nn.Module):
     """A MessagePassing layer of PyTorch Geometric on the rows of all processes: the same result as in
     one process, up to rounding.
 
-        conv = DistributedConv(SAGEConv(128, 256))
-        x = conv(data.x, data.edge_index)             # [n, 128] -> [n, 256]
+        conv = DistributedConv(SAGEConv(data.num_features, 256))
+        x = conv(data.x, data.edge_index)             # [n, F] -> [n, 256]
 
     conv: GCNConv, SAGEConv, GATConv, GATv2Conv, GINConv and others (docs/torch.md has all). A class
         of your own needs `reads`.

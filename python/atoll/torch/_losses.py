@@ -58,7 +58,7 @@ def loss(function, out, y, mask=None, ranks=None, **options):
 
 
 def _count(function, y, options):
-    """What reduction="mean" divides by."""
+    """The divisor of reduction="mean"."""
     parameters = inspect.signature(function).parameters
     if "ignore_index" not in parameters:
         return float(y.numel())

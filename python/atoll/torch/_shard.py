@@ -8,7 +8,7 @@ import torch
 
 from atoll import _program
 from atoll._errors import InputError, failure
-from atoll.torch import _ranks
+from atoll.torch import _launcher, _ranks
 
 TRAIN, VALID, TEST = 0, 1, 2  # values of split.npy
 _current = None  # the last shard
@@ -124,10 +124,11 @@ def _partition(path, ranks, options):
     found = None
     if ranks.rank == 0:
         try:
-            # A program, not a thread of this process: under mpirun the engine would be one rank of
-            # several here.
+            # A program, not a thread of this process, which would take itself for one rank of the
+            # job; and one that knows of no job.
             text = _program.run(["partition", path, "--parts", ranks.size, "--json",
-                                 *_program.option_words("partition", options)], launcher=[])
+                                 *_program.option_words("partition", options)], launcher=[],
+                                variables=_launcher.ALONE)
             made = json.loads(text)
             found = {"folder": os.path.abspath(made["folder"]),
                      "checksum": made["partition"]["checksum"]}
