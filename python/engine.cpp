@@ -1,4 +1,5 @@
-// atoll._engine: a command of Atoll that runs in a thread of the Python process.
+// atoll._engine: a command of Atoll that runs in a thread of the Python process, and the bridge to
+// PyTorch.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -19,6 +20,7 @@
 
 #include "launch/atoll.hpp"
 #include "launch/embed.hpp"
+#include "python/bridge.hpp"
 #include "python/functions.hpp"
 
 namespace nb = nanobind;
@@ -136,4 +138,5 @@ NB_MODULE(_engine, module) {
   module.def("stop", &atl::stop_command, "A training ends after its epoch, with a checkpoint.");
   module.def("take_log", &take_log, "(is_warning, line) of what was logged since the last call.");
   module.def("reference", &atl::describe_commands, "What `atoll reference --json` prints.");
+  add_bridge(module);
 }

@@ -242,9 +242,10 @@ def start(words, launcher=None, variables=None, functions=None):
     return Process([*(launcher or []), *program, *words], {**more, **(variables or {})})
 
 
-def run(words, launcher=None):
-    """Runs a command to its end and returns its output. Raises AtollError if it fails."""
-    return output_of(start([str(word) for word in words], launcher))
+def run(words, launcher=None, variables=None):
+    """Runs a command to its end and returns its output. Arguments are those of start(). Raises
+    AtollError if it fails."""
+    return output_of(start([str(word) for word in words], launcher, variables))
 
 
 def output_of(command):

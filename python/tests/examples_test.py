@@ -109,8 +109,8 @@ class ExamplesTest(WorkFolder):
         pages = [page for page in ["README.md", *sorted(f"docs/{path.name}" for path
                                                         in (ROOT / "docs").glob("*.md"))]
                  if fenced(page)]
-        self.assertEqual(pages, ["README.md", "docs/formats.md", "docs/from-dgl.md",
-                                 "docs/from-pyg.md", "docs/python.md"])  # from_others_test.py
+        self.assertEqual(pages, ["README.md", "docs/formats.md", "docs/from-dgl.md", "docs/from-pyg.md",
+                                 "docs/python.md", "docs/torch.md"])  # from_others_test.py
 
     def test_readme(self):
         self.run_page("README.md")
@@ -125,6 +125,23 @@ class ExamplesTest(WorkFolder):
             # The matrix is the same graph.
             np.testing.assert_array_equal(self.names["dataset"].edge_index, self.cora.edge_index)
         self.assertEqual(atoll.Run.load("runs/sage").epochs, 80)
+
+    @unittest.skipUnless(has("torch", "torch_geometric"), "PyG is not installed")
+    def test_torch_page(self):
+        """On one rank; torch_test.py runs several."""
+        self.run_page("docs/torch.md")
+        self.assertEqual(self.names["rows"].shape, (2708, 7))
+        self.assertEqual(self.names["with_halo"].shape, self.cora.x.shape)
+        import torch
+        from torch_geometric.nn import SAGEConv
+        self.names.update(cross_entropy=torch.nn.functional.cross_entropy, SAGEConv=SAGEConv,
+                          DistributedConv=atoll.torch.DistributedConv, x=self.names["data"].x)
+        blocks = [(path.name, block) for path in (ROOT / "python" / "atoll" / "torch").glob("*.py")
+                  for text in docstrings(path) for block in indented(text)]
+        self.assertEqual(sorted(name for name, _ in blocks),
+                         ["__init__.py", "_exchange.py", "_layers.py"])
+        for name, block in blocks:
+            self.run_example(block, f"docstring of torch/{name}")
 
     def test_docstrings(self):
         blocks = [(path.name, block) for path in sorted((ROOT / "python" / "atoll").glob("*.py"))

@@ -2,6 +2,7 @@
 """Runs the code of every tutorial notebook, cell by cell, in a folder of its own. Jupyter is not
 needed. CORA names the folder of Cora's files; without it that notebook is skipped."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -24,7 +25,7 @@ def run_notebook(name):
 
 class TutorialsTest(WorkFolder):
     def test_every_notebook_is_tested(self):
-        tested = {"own_data.ipynb", "cora.ipynb", "slow_network.ipynb"}
+        tested = {"own_data.ipynb", "cora.ipynb", "slow_network.ipynb", "torch.ipynb"}
         self.assertEqual({path.name for path in TUTORIALS.glob("*.ipynb")}, tested)
 
     def test_own_data(self):
@@ -43,6 +44,19 @@ class TutorialsTest(WorkFolder):
         few, exact = (names[run].summary["bytes_sent_per_epoch"] for run in ("few", "exact"))
         self.assertLess(few, exact / 3)
         self.assertGreater(names["few"].summary["test"], names["exact"].summary["test"] - 0.02)
+
+    @unittest.skipUnless(all(map(importlib.util.find_spec, ("torch", "torch_geometric"))),
+                         "PyTorch Geometric is not installed")
+    def test_torch(self):
+        """ARXIV names a dataset folder to run it on."""
+        if "ARXIV" in os.environ:
+            os.makedirs("data")
+            os.symlink(os.environ["ARXIV"], "data/arxiv")
+        losses = run_notebook("torch.ipynb")["losses"]
+        for one, four in zip(losses["one process"], losses["four processes"]):
+            self.assertAlmostEqual(one, four, delta=1e-4)
+        self.assertEqual(len(losses["four processes"]), 5)
+        self.assertLess(losses["4 bits"][-1], losses["4 bits"][0] - 0.3)
 
 
 if __name__ == "__main__":

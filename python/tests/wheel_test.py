@@ -38,7 +38,10 @@ def main():
         tests = os.path.join(ROOT, "python", "tests", "package_test.py")
         environment = {name: value for name, value in os.environ.items()
                        if name not in ("ATOLL_PROGRAM", "PYTHONPATH")}
-        command(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests, cwd=folder,
+        tests = [tests]
+        if {"torch", "torch_geometric"} <= set(sys.argv[1:]):
+            tests.append(os.path.join(ROOT, "python", "tests", "torch_test.py"))
+        command(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=folder,
                 env=environment)
         command(os.path.join(folder, "env", "bin", "atoll"), "--version", env=environment)
 
