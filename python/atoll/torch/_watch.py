@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 
+import torch.distributed as dist
+
 from atoll._program import log
 
 KEY = "atoll.torch/watch"
@@ -33,6 +35,8 @@ class Watch:
         self._closing = False
         self._verdict = threading.Event()
         self._selector = selectors.DefaultSelector()
+        self._waking, self._wakened = socket.socketpair()
+        self._selector.register(self._wakened, selectors.EVENT_READ)
         self._lock = threading.Lock()
         self._connect(store)
         self._thread = threading.Thread(target=self._run, name="atoll.torch watch", daemon=True)
@@ -74,7 +78,9 @@ class Watch:
 
     def _run(self):
         while not self._closing:
-            for key, _ in self._selector.select(timeout=1):
+            for key, _ in self._selector.select():
+                if key.fileobj is self._wakened:
+                    return
                 if key.fileobj not in self._lines:
                     connection, _ = key.fileobj.accept()
                     with self._lock:
@@ -144,6 +150,11 @@ class Watch:
             return
         self._closing = True
         self._tell_all(f"done {self.rank}")
+        # No thread may run when Python ends: this one, and those of Gloo.
+        self._waking.send(b"x")
+        self._thread.join(LAST_SECONDS)
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def watch(rank, size, store):
