@@ -113,9 +113,9 @@ class CarriedTransport final : public Transport {
 };
 
 // One part of a partition.
-class Part {
+class ShardPart {
  public:
-  Part(const std::string& partition, int part, const std::string& checksum)
+  ShardPart(const std::string& partition, int part, const std::string& checksum)
       : shard_(open_shard(partition, part, checksum)) {
     shard_.release_features();
   }
@@ -135,7 +135,7 @@ Backend& shared_backend(int threads) {
 // nodes go to their readers, and what these have summed up for them comes back.
 class Exchange {
  public:
-  Exchange(const Part& part, const std::string& bits, std::uint64_t seed, int threads,
+  Exchange(const ShardPart& part, const std::string& bits, std::uint64_t seed, int threads,
            nb::callable carry)
       : backend_(shared_backend(threads)),
         queue_(backend_.make_queue()),
@@ -261,13 +261,13 @@ void raise_error(const std::exception_ptr& pointer, void* /*payload*/) {
 
 void add_bridge(nb::module_& module) {
   using atl::Exchange;
-  using atl::Part;
+  using atl::ShardPart;
   nb::register_exception_translator(atl::raise_error);
-  nb::class_<Part>(module, "Part", "One part of a partition, whose files have been checked.")
+  nb::class_<ShardPart>(module, "Part", "One part of a partition, whose files have been checked.")
       .def(nb::init<const std::string&, int, const std::string&>(), nb::arg("partition"),
            nb::arg("part"), nb::arg("checksum"));
   nb::class_<Exchange>(module, "Exchange", "Messages of `bits` bits between the parts of a graph.")
-      .def(nb::init<const Part&, const std::string&, std::uint64_t, int, nb::callable>(),
+      .def(nb::init<const ShardPart&, const std::string&, std::uint64_t, int, nb::callable>(),
            nb::arg("part"), nb::arg("bits"), nb::arg("seed"), nb::arg("threads"), nb::arg("carry"),
            nb::keep_alive<1, 2>())
       .def("fetch", &Exchange::fetch, nb::arg("rows"), nb::arg("columns"), nb::arg("channel"),

@@ -168,8 +168,8 @@ class TaskWriter {
     }
   }
 
-  // What a rank sends to another arrives in the order in which it was sent: it does not share the
-  // network with what follows, as packets to others do.
+  // Packets of a rank to another arrive in the order in which they were sent: none shares the
+  // network with the next, as it does with packets to others.
   TaskId add_packet(const SimTask& packet, int to) {
     if (last_packet_.empty()) return graph_.add(packet, std::span(&packed_, 1));
     TaskId& before = last_packet_[static_cast<std::size_t>(packet.rank * ranks_ + to)];
