@@ -103,11 +103,16 @@ TEST_F(OwnFunctionsTest, ALossIsThatOfTheSameDefinition) {
   }
 }
 
-class OwnFunctionsOnDevice : public OwnFunctionsTest {};
+class OwnFunctionsOnDevice : public OwnFunctionsTest {
+ protected:
+  void SetUp() override {
+    require_backend("cuda");
+    OwnFunctionsTest::SetUp();
+  }
+};
 
 // Epochs with such a loss can't be replayed from a recording.
 TEST_F(OwnFunctionsOnDevice, ALossAndAMetricAreThoseOfTheHost) {
-  require_backend("cuda");
   const TempDir dir;
   const fs::path folder = make_sbm(dir, false, 120);
   TrainOptions options = small_options();
