@@ -42,6 +42,15 @@ class FoundMpiTest(OneFolderTest):
             self.skipTest("needs Open MPI")
         self.assertRegex(self.succeed("--version"), r"\nMPI: Open MPI v\d+[.\d]+ \(/.*libmpi\.so\.40")
 
+    def test_plug_ins_are_found_whatever_the_program_is_called(self):
+        """The Python package starts it as "atoll", which is no path."""
+        if not is_open_mpi():
+            self.skipTest("needs Open MPI")
+        result = subprocess.run(["atoll", "--version"], executable=os.path.abspath(ATOLL), text=True,
+                                capture_output=True, env=environment(), cwd=self.folder, timeout=60,
+                                check=False)
+        self.assertIn("\nMPI: Open MPI", result.stdout)
+
     def test_without_a_library(self):
         self.assertIn("\nMPI: none (atoll doctor says why)\n", run_with(NOWHERE, "--version").stdout)
         findings = json.loads(run_with(NOWHERE, "doctor", "--json").stdout)["findings"]

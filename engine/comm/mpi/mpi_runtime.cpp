@@ -4,6 +4,7 @@
 // functions there.
 #include <dlfcn.h>
 #include <fmt/ranges.h>
+#include <link.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -35,10 +36,15 @@ std::string last_dl_error() {
 // The file from which `address` was loaded; empty if that is unknown.
 fs::path file_of(const void* address) {
   Dl_info info{};
-  if (::dladdr(address, &info) == 0 || info.dli_fname == nullptr) return {};
+  void* entry = nullptr;
+  if (::dladdr1(address, &info, &entry, RTLD_DL_LINKMAP) == 0 || info.dli_fname == nullptr)
+    return {};
+  // The name of the program itself is what it was started as, which need not be a path.
+  const bool is_program = static_cast<const link_map*>(entry)->l_name[0] == '\0';
+  const fs::path name = is_program ? fs::path("/proc/self/exe") : fs::path(info.dli_fname);
   std::error_code failed;
-  const fs::path file = fs::canonical(info.dli_fname, failed);
-  return failed ? fs::path(info.dli_fname) : file;
+  const fs::path file = fs::canonical(name, failed);
+  return failed ? name : file;
 }
 
 fs::path find_plug_in(MpiKind kind) {
