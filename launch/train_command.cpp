@@ -169,18 +169,17 @@ std::unique_ptr<EpochQuestions> ask_after_epochs(Transport& transport,
   share_text(transport, asks, {"whether to ask after epochs"});
   if (asks.empty()) return nullptr;
   description.after_epoch = [&transport, questions = questions.get()](const std::string& line) {
-    std::string answer;
+    EpochQuestions::Answer answer;
     on_all_ranks(transport, [&] {  // it may take long
       if (questions != nullptr) answer = questions->ask(line);
     });
-    share_text(transport, answer, {"the answer after an epoch"});
+    transport.broadcast(std::as_writable_bytes(std::span(&answer, 1)), 0,
+                        {"the answer after an epoch"});
+    using Verdict = EpochQuestions::Verdict;
     AfterEpoch after;
-    if (answer == EpochQuestions::kEnough) after.stopped_by = "progress";
-    if (answer == EpochQuestions::kInterrupt) after.stopped_by = signal_name(SIGINT);
-    if (answer.starts_with(EpochQuestions::kRate)) {
-      after.learning_rate =
-          std::stod(answer.substr(std::string_view(EpochQuestions::kRate).size()));
-    }
+    if (answer.verdict == Verdict::kEnough) after.stopped_by = "progress";
+    if (answer.verdict == Verdict::kInterrupt) after.stopped_by = signal_name(SIGINT);
+    if (answer.learning_rate > 0) after.learning_rate = answer.learning_rate;
     return after;
   };
   return questions;

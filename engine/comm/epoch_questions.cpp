@@ -6,7 +6,11 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
+#include <cmath>
 #include <cstdlib>
+#include <string_view>
+#include <system_error>
 
 #include "base/log.hpp"
 #include "base/text.hpp"
@@ -35,10 +39,19 @@ std::unique_ptr<EpochQuestions> EpochQuestions::from_environment() {
   return questions->send("hello " + words[1]) ? std::move(questions) : nullptr;
 }
 
-std::string EpochQuestions::ask(const std::string& line) {
+EpochQuestions::Answer EpochQuestions::ask(const std::string& line) {
   const std::string answer = send(line) ? receive() : "";
-  const bool known = answer == kGoOn || answer == kEnough || answer.starts_with(kRate);
-  return known ? answer : kInterrupt;
+  if (answer == "go on") return {Verdict::kGoOn};
+  if (answer == "enough") return {Verdict::kEnough};
+  constexpr std::string_view kRate = "rate ";
+  if (answer.starts_with(kRate)) {
+    const char* const end = answer.data() + answer.size();
+    double rate = 0;
+    const auto [last, error] = std::from_chars(answer.data() + kRate.size(), end, rate);
+    const bool is_rate = error == std::errc() && last == end && std::isfinite(rate) && rate > 0;
+    if (is_rate) return {Verdict::kGoOn, rate};
+  }
+  return {Verdict::kInterrupt};
 }
 
 bool EpochQuestions::send(const std::string& line) {

@@ -2,6 +2,7 @@
 // function of Python's atoll.train().
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -17,16 +18,17 @@ class EpochQuestions {
   // Where the environment names who answers: "ADDRESS:PORT KEY".
   static constexpr const char* kAddress = "ATOLL_PROGRESS";
 
-  static constexpr const char* kGoOn = "go on";
-  static constexpr const char* kEnough = "enough";
-  static constexpr const char* kInterrupt = "interrupt";
-  static constexpr const char* kRate = "rate ";  // and the number
+  enum class Verdict : std::uint8_t { kGoOn, kEnough, kInterrupt };
+  struct Answer {
+    Verdict verdict = Verdict::kInterrupt;
+    double learning_rate = 0;  // from now on; 0: as before
+  };
 
   // Null if the environment names nobody, or it can't be reached: a warning.
   static std::unique_ptr<EpochQuestions> from_environment();
   // Waits for the answer, however long that takes. Who has gone away would not go on, nor does
   // whoever answers something else.
-  std::string ask(const std::string& line);
+  Answer ask(const std::string& line);
 
  private:
   explicit EpochQuestions(Descriptor socket) : socket_(std::move(socket)) {}

@@ -147,7 +147,7 @@ Json describe(const Checkpoint& checkpoint) {
   if (checkpoint.evaluation_is_due) json["evaluation_is_due"] = true;
   if (!checkpoint.rank_files.empty()) json[kRankFiles] = checkpoint.rank_files;
   if (checkpoint.last_before_switch > 0) json["last_before_switch"] = checkpoint.last_before_switch;
-  if (checkpoint.learning_rate > 0) json["learning_rate"] = checkpoint.learning_rate;
+  if (checkpoint.learning_rate) json["learning_rate"] = *checkpoint.learning_rate;
   return json;
 }
 
@@ -264,7 +264,7 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& pa
   checkpoint.rank_files =
       json_field_or<std::vector<std::string>>(json, kRankFiles, path, std::vector<std::string>());
   checkpoint.last_before_switch = json_field_or<int>(json, "last_before_switch", path, 0);
-  checkpoint.learning_rate = json_field_or<double>(json, "learning_rate", path, 0);
+  checkpoint.learning_rate = optional_number(json, "learning_rate", path.string());
   return checkpoint;
 }
 

@@ -36,7 +36,7 @@ struct Checkpoint {
   // Checksums of the ranks' files (rank_files.hpp), by rank; empty: they have none.
   std::vector<std::string> rank_files = {};
   int last_before_switch = 0;  // where accuracy decides, once it is known: see Trainer
-  double learning_rate = 0;    // 0: as options say; see RankJob::set_learning_rate()
+  std::optional<double> learning_rate = {};  // none: as options say; see RankJob
 };
 
 // The bytes of its file.

@@ -211,6 +211,7 @@ void RankJob::prepare(std::int64_t model_outputs) {
     options_.model.paged_budget = savings.paged_budget;
     if (savings.any()) make_trainer();
   }
+  if (learning_rate_) trainer_->set_learning_rate(*learning_rate_);
   require_memory(transport_, *backend_, trainer_->bytes_needed());
   if (trainer_->model().offloading.any()) {
     require_pinned_memory(transport_, trainer_->network().host_bytes());
@@ -238,8 +239,6 @@ void RankJob::enter_epoch(int epoch) {
 
 void RankJob::set_learning_rate(double rate) {
   learning_rate_ = rate;
-  options_.optimizer.learning_rate = rate;
-  options_.switching.rate_after = 0;
   trainer_->set_learning_rate(rate);
 }
 

@@ -33,6 +33,7 @@ class RankJob {
     const ParallelThreads threads(threads_);
     EpochResult result = trainer_->run_epoch(epoch, wishes);
     result.cut = cut_;
+    result.learning_rate = learning_rate_;
     return result;
   }
 

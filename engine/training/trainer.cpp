@@ -121,7 +121,7 @@ void Trainer::swap_exchange(std::unique_ptr<HaloExchange>& exchange, bool overla
 
 void Trainer::enter_epoch(int epoch) {
   if (!has_switched(epoch)) return;
-  if (options_.switching.rate_after > 0) {
+  if (options_.switching.rate_after > 0 && !rate_is_set_) {
     optimizer_.set_learning_rate(options_.switching.rate_after);
   }
   if (!is_local()) return;

@@ -101,8 +101,11 @@ class Trainer {
   }
   // Switches if this epoch is the first one after the first phase, as run_epoch() does.
   void enter_epoch(int epoch);
-  // See RankJob, which keeps it.
-  void set_learning_rate(double rate) { optimizer_.set_learning_rate(rate); }
+  // From now on, in place of all rates that options say. See RankJob, which keeps it.
+  void set_learning_rate(double rate) {
+    rate_is_set_ = true;
+    optimizer_.set_learning_rate(rate);
+  }
   // True in a local phase: what is sent later is not sent yet.
   bool is_local() const { return later_exchange_ != nullptr; }
   // Metrics of the current weights, or of their mean (--average-weights), by one forward pass with
@@ -213,6 +216,7 @@ class Trainer {
   int last_before_switch_ = 0;
   std::int64_t steps_ = 0;  // of the optimizer since the run began; without blocks one per epoch
   bool profiling_ = false;
+  bool rate_is_set_ = false;           // in mid-run
   std::vector<TraceSpan> kept_spans_;  // of all epochs, with --trace
 };
 

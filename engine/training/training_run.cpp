@@ -149,7 +149,7 @@ class Run {
     if (checkpoint.last_before_switch > 0) {
       trainer().set_last_before_switch(checkpoint.last_before_switch);
     }
-    if (checkpoint.learning_rate > 0) job_.set_learning_rate(checkpoint.learning_rate);
+    if (checkpoint.learning_rate) job_.set_learning_rate(*checkpoint.learning_rate);
     job_.enter_epoch(checkpoint.epoch);
     on_all_ranks(transport_, [&] {
       trainer().load_state(checkpoint.state, /*optimizer=*/true, place);
@@ -263,7 +263,6 @@ class Run {
   }
 
   void one_epoch(int epoch, Progress& progress) {
-    const std::optional<double> rate = job_.learning_rate();
     EpochResult result = job_.run_epoch(epoch, [this] { return wishes(); });
     keep_calibration();
     if (!std::isfinite(result.loss)) {
@@ -289,7 +288,6 @@ class Run {
     Metrics metrics;
     if (evaluates) metrics = evaluate(epoch);
     result.last_before_switch = epoch == trainer().last_before_switch();
-    result.learning_rate = rate;
     if (result.last_before_switch) log_switch();
     const std::string line = metrics_line(result, evaluates ? &metrics : nullptr);
     folder_.append(line);
@@ -352,7 +350,7 @@ class Run {
             .line = line,
             .evaluation_is_due = evaluation_is_due_,
             .last_before_switch = found ? trainer().last_before_switch() : 0,
-            .learning_rate = job_.learning_rate().value_or(0)};
+            .learning_rate = job_.learning_rate()};
   }
 
   void keep_snapshot(int epoch, const std::string& line) {
