@@ -174,7 +174,9 @@ class TaskWriter {
     if (last_packet_.empty()) return graph_.add(packet, std::span(&packed_, 1));
     TaskId& before = last_packet_[static_cast<std::size_t>(packet.rank * ranks_ + to)];
     const TaskId after[] = {packed_, before};
-    return before = graph_.add(packet, std::span(after, before < 0 ? 1 : 2));
+    SimTask own = packet;
+    own.queues = before >= 0;
+    return before = graph_.add(own, std::span(after, own.queues ? 2 : 1));
   }
 
   // The messages of the epoch before, as soon as the next ones are to be made.

@@ -133,7 +133,13 @@ void Simulator::make_ready(TaskId id) {
   const SimTask& task = graph_->task(id);
   times_.start_s[static_cast<std::size_t>(id)] = now_s_;
   if (task.kind == TaskKind::kTransfer) {
-    timers_.push({now_s_ + topology_.link(task.rank, task.destination).latency_s, id, false});
+    double posted_s = task.queues ? 0 : now_s_;
+    for (const TaskId earlier : graph_->dependencies(id)) {
+      if (!task.queues || graph_->task(earlier).kind == TaskKind::kTransfer) continue;
+      posted_s = std::max(posted_s, times_.end_s[static_cast<std::size_t>(earlier)]);
+    }
+    const double latency_s = topology_.link(task.rank, task.destination).latency_s;
+    timers_.push({std::max(now_s_, posted_s + latency_s), id, false});
   } else {
     timers_.push({now_s_ + task.seconds, id, true});
   }

@@ -31,6 +31,9 @@ struct SimTask {
   double bytes = 0;       // transfer
   double rows = 0;        // transfer: messages in it
   bool in_group = false;  // transfer: of a conversion, not of messages
+  // Transfer: it follows another one that it waits for on the same way. Its latency counts from
+  // when it was posted, the end of the other tasks that it waits for, and passes while it queues.
+  bool queues = false;
   // Transfer: so many packets at once, of equal size, to the ranks from `destination` on, which
   // have the same links from `rank`.
   int packets = 1;

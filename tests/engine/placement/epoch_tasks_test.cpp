@@ -91,6 +91,33 @@ TEST(EpochTasks, CountTheWorkOfALayer) {
   EXPECT_THAT(bytes, ::testing::ElementsAre(5 * 32, 3 * 32, 5 * 32, 3 * 32));
 }
 
+TEST(EpochTasks, PacketsOfAPairQueueBehindOneAnother) {
+  const Topology topology = small_topology(2, 1, 1e6);
+  ModelConfig model = one_layer("gcn");
+  model.layers = 3;
+  model.hidden = 8;
+  const PartitionQuality parts = two_parts();
+  const EpochSetting setting{topology, model, parts, {}};
+  const TaskGraph graph = epoch_tasks(setting, layers_without_plan(model), TaskDetail::kPhases);
+  std::map<std::pair<int, int>, std::vector<TaskId>> packets;
+  for (TaskId id = 0; id < graph.size(); ++id) {
+    const SimTask& task = graph.task(id);
+    if (task.kind == TaskKind::kTransfer) packets[{task.rank, task.destination}].push_back(id);
+  }
+  ASSERT_EQ(packets.size(), 2U);
+  for (const auto& [pair, ids] : packets) {
+    ASSERT_GT(ids.size(), 2U);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const auto waits_for = graph.dependencies(ids[i]);
+      EXPECT_EQ(graph.task(ids[i]).queues, i > 0);
+      EXPECT_EQ(waits_for.size(), i > 0 ? 2U : 1U);
+      if (i > 0) {
+        EXPECT_EQ(waits_for.back(), ids[i - 1]);
+      }
+    }
+  }
+}
+
 TEST(EpochTasks, FewBitsMakeMessagesShorterAndUnpackThem) {
   const Topology topology = small_topology(2, 1, 1e6);
   ModelConfig model = one_layer("sage");

@@ -252,6 +252,28 @@ TEST(Simulator, ACollectiveWaitsForAllAndHoldsAll) {
   EXPECT_THAT(Simulator(topology).run(graph).end_s, ElementsAre(1, 5, 7, 8, 9));
 }
 
+// The third rank's packet shares the card with the one under way alone.
+TEST(Simulator, QueuedTransfersFollowOneAnotherWithoutFurtherLatency) {
+  const Topology topology = small_topology(3, 1, 100, 0.5);
+  TaskGraph graph(3);
+  const TaskId packed = add(graph, compute(0, 1));
+  const TaskId first = add(graph, transfer(0, 1, 200), {packed});
+  SimTask queued = transfer(0, 1, 100);
+  queued.queues = true;
+  add(graph, queued, {packed, first});
+  add(graph, transfer(0, 2, 100), {packed});
+  // From 1.5 s on at 50 bytes/s each, until 100 bytes to rank 2 are there at 3.5 s; 100 more bytes
+  // of the first take one second, and so do those that wait for them.
+  EXPECT_THAT(Simulator(topology).run(graph).end_s, ElementsAre(1, 4.5, 5.5, 3.5));
+  // Posted while the first is under way: what is left of the latency then.
+  TaskGraph late(3);
+  const TaskId begin = add(late, compute(0, 1));
+  const TaskId under_way = add(late, transfer(0, 1, 200), {begin});
+  const TaskId posted = add(late, compute(0, 2.25));
+  add(late, queued, {posted, under_way});
+  EXPECT_THAT(Simulator(topology).run(late).end_s, ElementsAre(1, 3.5, 3.25, 4.75));
+}
+
 TEST(Simulator, EmptyTransfersTakeTheirLatency) {
   const Topology topology = small_topology(2, 1, 100, 0.25);
   TaskGraph graph(2);
