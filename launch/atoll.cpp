@@ -242,7 +242,8 @@ Report describe_current_error(CLI::App& program) {
 
 // The program's name in messages and hints: a user's own by its file's name.
 std::string name_of(const char* path, const Extensions& extensions) {
-  const bool extended = !extensions.convolutions.empty() || !extensions.partitioners.empty();
+  const bool extended = !extensions.convolutions.empty() || !extensions.partitioners.empty() ||
+                        !extensions.functions.empty();
   const bool own = path != nullptr && extended;
   return own ? printable(std::filesystem::path(path).filename().string()) : "atoll";
 }

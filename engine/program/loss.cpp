@@ -1,6 +1,6 @@
 #include "engine/program/loss.hpp"
 
-#include "base/parallel.hpp"
+#include "base/row_copies.hpp"
 
 namespace atl {
 
@@ -23,20 +23,9 @@ std::vector<T> on_host(const Rank& rank, std::span<const T> values) {
   return host;
 }
 
-// So many entries of each of the rows.
-template <typename T>
-std::vector<T> rows_of(const std::vector<T>& all, std::span<const LocalId> rows,
-                       std::int64_t entries) {
-  if (all.empty()) return {};
-  std::vector<T> some(rows.size() * static_cast<std::size_t>(entries));
-  parallel_for(std::ssize(rows), 4096, [&](std::int64_t i) {
-    std::copy_n(all.begin() + to_index(rows[i]) * entries, entries, some.begin() + i * entries);
-  });
-  return some;
-}
-
 // Calls use(piece, first, end) for pieces of a matrix of so many rows: those of `listed`, which
-// ascend, from the first up to the end lie in it. So no array on the host has all rows.
+// ascend, from the first up to the end lie in it. So no logits or gradients of all rows are on the
+// host.
 template <typename Use>
 void for_pieces(std::int64_t rows, std::span<const LocalId> listed, const Use& use) {
   std::size_t k = 0;
@@ -61,26 +50,36 @@ void compute_own_loss(const Rank& rank, const LossTargets& targets, ConstMatrixV
       std::copy_n(host.data() + row * columns, columns, chosen.data() + k * columns);
     }
   });
-  const auto classes = rows_of(on_host(rank, targets.labels), rows, 1);
-  const auto several = rows_of(on_host(rank, targets.multi_labels), rows, logits.cols);
-  const auto numbers = rows_of(on_host(rank, targets.numbers), rows, logits.cols);
+  std::vector<std::int32_t> classes;
+  std::vector<std::uint8_t> multi_labels;
+  std::vector<float> numbers;
+  const auto take = [&]<typename T>(std::span<const T> of_all, std::int64_t columns_of,
+                                    std::vector<T>& to) {
+    const std::vector<T> host = on_host(rank, of_all);
+    copy_rows(std::span<const T>(host), columns_of, rows, to);
+  };
+  take(targets.labels, 1, classes);
+  take(targets.multi_labels, logits.cols, multi_labels);
+  take(targets.numbers, logits.cols, numbers);
   std::vector<float> derivatives(chosen.size(), 0.0F);
   double sum = 0;
   if (!rows.empty()) {
-    sum = targets.own->compute({logits.cols, chosen, classes, several, numbers}, derivatives);
+    sum = targets.own->compute({logits.cols, chosen, classes, multi_labels, numbers}, derivatives);
   }
   std::vector<float> host;
-  for_pieces(logits.rows, rows, [&](RowRange piece, std::size_t first, std::size_t end) {
-    host.assign(static_cast<std::size_t>(piece.size()) * columns, 0.0F);
-    for (std::size_t k = first; k < end; ++k) {
-      const auto row = static_cast<std::size_t>(to_index(rows[k]) - piece.begin);
-      for (std::size_t c = 0; c < columns; ++c) {
-        const auto derivative = static_cast<double>(derivatives[k * columns + c]);
-        host[row * columns + c] = static_cast<float>(scale * derivative);
+  if (!gradient.empty()) {
+    for_pieces(logits.rows, rows, [&](RowRange piece, std::size_t first, std::size_t end) {
+      host.assign(static_cast<std::size_t>(piece.size()) * columns, 0.0F);
+      for (std::size_t k = first; k < end; ++k) {
+        const auto row = static_cast<std::size_t>(to_index(rows[k]) - piece.begin);
+        for (std::size_t c = 0; c < columns; ++c) {
+          const auto derivative = static_cast<double>(derivatives[k * columns + c]);
+          host[row * columns + c] = static_cast<float>(scale * derivative);
+        }
       }
-    }
-    upload_f32(rank.backend, rank.queue, host, gradient.rows_in(piece));
-  });
+      upload_f32(rank.backend, rank.queue, host, gradient.rows_in(piece));
+    });
+  }
   rank.backend.copy(rank.queue, loss_sum.data(), &sum, sizeof(sum), CopyKind::kHostToDevice);
   rank.backend.synchronize(rank.queue);
 }

@@ -24,7 +24,8 @@ struct LossTargets {
 };
 
 // Queues loss_sum[0] = the sum of the losses of targets.rows and gradient = scale * its gradient,
-// both [inner, outputs]. A loss of the program's own is computed at once, on the host.
+// both [inner, outputs]. A loss of the program's own is computed at once, on the host, and
+// leaves out a gradient without rows.
 void queue_loss(const Rank& rank, const LossTargets& targets, ConstMatrixView logits, double scale,
                 MatrixView gradient, std::span<double> loss_sum);
 

@@ -32,6 +32,13 @@ void set_own_functions(const OwnFunctions& functions, const std::vector<std::str
                        const std::vector<std::string>& metrics) {
   check_own("loss", functions.losses, losses);
   check_own("metric", functions.metrics, metrics);
+  for (const OwnMetric& metric : functions.metrics) {
+    if (metric.name.find('-') != std::string::npos) continue;
+    fail_option(
+        "a metric of this program is named '{}'; allowed are names with a '-', which no other "
+        "field of summary.json and metrics.jsonl has",
+        metric.name);
+  }
   functions_of_program() = functions;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/row_copies.hpp"
 #include "engine/training/block_dealing.hpp"
 
 namespace atl {
@@ -15,17 +16,6 @@ std::vector<std::int64_t> count_of(std::span<const std::int32_t> block_of, int b
   std::vector<std::int64_t> counts(static_cast<std::size_t>(blocks), 0);
   for (const std::int32_t block : block_of) ++counts[block];
   return counts;
-}
-
-template <typename T>
-std::span<const T> take(std::span<const T> from, std::int64_t columns,
-                        std::span<const LocalId> rows, std::vector<T>& to) {
-  if (from.empty()) return {};
-  to.resize(rows.size() * static_cast<std::size_t>(columns));
-  parallel_for(std::ssize(rows), 4096, [&](std::int64_t i) {
-    std::copy_n(from.begin() + to_index(rows[i]) * columns, columns, to.begin() + i * columns);
-  });
-  return to;
 }
 
 std::vector<double> weights_of_rows(const RankData& data) {
@@ -175,9 +165,10 @@ LossTargets BlockTraining::take_targets() {
     if (weight_of_row_[to_index(rows[i])] > 0) targets_.rows.push_back(static_cast<LocalId>(i));
   }
   LossTargets targets = data_.targets();
-  targets.labels = take(targets.labels, 1, rows, targets_.labels);
-  targets.multi_labels = take(targets.multi_labels, data_.outputs(), rows, targets_.multi_labels);
-  targets.numbers = take(targets.numbers, data_.outputs(), rows, targets_.numbers);
+  targets.labels = copy_rows(targets.labels, 1, rows, targets_.labels);
+  targets.multi_labels =
+      copy_rows(targets.multi_labels, data_.outputs(), rows, targets_.multi_labels);
+  targets.numbers = copy_rows(targets.numbers, data_.outputs(), rows, targets_.numbers);
   targets.rows = targets_.rows;
   return targets;
 }

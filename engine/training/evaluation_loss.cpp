@@ -54,8 +54,10 @@ void EvaluationLoss::queue(ConstMatrixView logits) {
     targets.multi_labels = part(targets.multi_labels, rows, logits.cols);
     targets.numbers = part(targets.numbers, rows, logits.cols);
     targets.rows = row_ids_.span().subspan(listed.begin, listed.size());
-    queue_loss(rank_, targets, logits.rows_in(rows), 1, gradient_.view().rows_in({0, rows.size()}),
-               sums_.span().subspan(p, 1));
+    // A loss of the program's own would make it on the host.
+    const MatrixView gradient =
+        targets.own == nullptr ? gradient_.view().rows_in({0, rows.size()}) : MatrixView();
+    queue_loss(rank_, targets, logits.rows_in(rows), 1, gradient, sums_.span().subspan(p, 1));
   }
   sums_.queue_copy(rank_.backend, rank_.queue);
 }

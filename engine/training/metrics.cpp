@@ -352,7 +352,7 @@ Metrics regress(const Rank& rank, int epoch, const RankData& data, ConstMatrixVi
 struct JudgedSplit {
   std::vector<float> logits;
   std::vector<std::int32_t> classes;
-  std::vector<std::uint8_t> several;
+  std::vector<std::uint8_t> multi_labels;
   std::vector<float> numbers;
 };
 
@@ -378,7 +378,7 @@ Metrics judge_by_program(const Rank& rank, int epoch, const RankData& data, Cons
   const auto splits = gathered(true, std::span<const std::uint8_t>(split), 1);
   const auto all_logits = gathered(true, std::span<const float>(host), outputs);
   const auto classes = gathered(task == Task::kSingleLabel || binary, data.host_labels(), 1);
-  const auto several = gathered(task == Task::kMultiLabel, data.host_multi_labels(), outputs);
+  const auto multi_labels = gathered(task == Task::kMultiLabel, data.host_multi_labels(), outputs);
   const auto numbers = gathered(task == Task::kRegression, data.host_numbers(), outputs);
   SplitValues values{kUnknownMetric, kUnknownMetric, kUnknownMetric};
   on_all_ranks(
@@ -394,10 +394,10 @@ Metrics judge_by_program(const Rank& rank, int epoch, const RankData& data, Cons
           if (splits[i] >= kSplits) continue;
           JudgedSplit& own = judged[splits[i]];
           add(own.logits, all_logits, i, outputs);
-          add(own.several, several, i, outputs);
+          add(own.multi_labels, multi_labels, i, outputs);
           add(own.numbers, numbers, i, outputs);
           if (binary) {
-            own.several.push_back(static_cast<std::uint8_t>(classes[i]));
+            own.multi_labels.push_back(static_cast<std::uint8_t>(classes[i]));
           } else {
             add(own.classes, classes, i, 1);
           }
@@ -406,8 +406,8 @@ Metrics judge_by_program(const Rank& rank, int epoch, const RankData& data, Cons
         for (std::size_t s = 0; s < kSplits; ++s) {
           const JudgedSplit& nodes = judged[s];
           if (nodes.logits.empty()) continue;
-          values[s] =
-              own.compute({outputs, nodes.logits, nodes.classes, nodes.several, nodes.numbers});
+          values[s] = own.compute(
+              {outputs, nodes.logits, nodes.classes, nodes.multi_labels, nodes.numbers});
         }
       },
       label);

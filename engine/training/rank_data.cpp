@@ -64,6 +64,9 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
               .measure = loss.kind() == LossKind::kAbsoluteError ? ErrorMeasure::kAbsolute
                                                                  : ErrorMeasure::kSquared,
               .own = own_loss(loss.name)};
+  // Checked where options are read; a run must not train another loss without a word.
+  ATOLL_ASSERT((loss.kind() == LossKind::kOwn) == (targets_.own != nullptr), "no loss {}",
+               loss.name);
   if (!training && outputs_ != model_outputs) {
     fail_input("dataset {}: its labels need {} outputs per node, the model has {}", dataset_.name,
                outputs_, model_outputs);

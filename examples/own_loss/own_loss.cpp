@@ -7,13 +7,13 @@
 
 namespace {
 
-std::span<const float> row_of(const atl::JudgedRows& rows, std::int64_t i) {
+std::span<const float> row_of(const atl::LabelledRows& rows, std::int64_t i) {
   return rows.logits.subspan(i * rows.outputs, rows.outputs);
 }
 
 // (1 - p^q) / q, p the probability of the label, which forgives labels that are wrong: Zhang and
 // Sabuncu, Generalized Cross Entropy Loss, NeurIPS 2018, equation 6.
-double robust(const atl::JudgedRows& rows, std::span<float> gradient) {
+double robust(const atl::LabelledRows& rows, std::span<float> gradient) {
   constexpr double kPower = 0.7;
   double sum = 0;
   std::vector<double> share(rows.outputs);
@@ -33,7 +33,7 @@ double robust(const atl::JudgedRows& rows, std::span<float> gradient) {
 }
 
 // The share of nodes whose class is among the two with the largest logits.
-double in_first_two(const atl::JudgedRows& rows) {
+double in_first_two(const atl::LabelledRows& rows) {
   std::int64_t right = 0;
   for (std::int64_t i = 0; i < rows.rows(); ++i) {
     const std::span<const float> row = row_of(rows, i);

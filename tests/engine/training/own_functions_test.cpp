@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cmath>
 
 #include "engine/training/metric_names.hpp"
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 // Softmax cross-entropy by its definition, in double.
-double plain_cross_entropy(const JudgedRows& rows, std::span<float> gradient) {
+double plain_cross_entropy(const LabelledRows& rows, std::span<float> gradient) {
   double sum = 0;
   for (std::int64_t i = 0; i < rows.rows(); ++i) {
     const float* const row = rows.logits.data() + i * rows.outputs;
@@ -37,7 +38,7 @@ double plain_cross_entropy(const JudgedRows& rows, std::span<float> gradient) {
   return sum;
 }
 
-double plain_accuracy(const JudgedRows& rows) {
+double plain_accuracy(const LabelledRows& rows) {
   double right = 0;
   for (std::int64_t i = 0; i < rows.rows(); ++i) {
     const auto row = rows.logits.subspan(static_cast<std::size_t>(i * rows.outputs),
@@ -156,11 +157,13 @@ TEST_F(OwnFunctionsTest, AMetricSeesTheNodesOfAllRanks) {
 TEST_F(OwnFunctionsTest, WhatALossThrowsEndsAllRanks) {
   const TempDir dir;
   const fs::path folder = make_sbm(dir, false);
-  set_own_functions({.losses = {{"broken",
-                                 [](const JudgedRows&, std::span<float>) -> double {
-                                   fail_option("no such number");
-                                 }}}},
-                    loss_names(), {});
+  std::atomic<int> calls = 0;
+  // The others wait for its messages.
+  const auto first_fails = [&](const LabelledRows& rows, std::span<float> gradient) {
+    if (calls++ == 0) fail_option("no such number");
+    return plain_cross_entropy(rows, gradient);
+  };
+  set_own_functions({.losses = {{"broken", first_fails}}}, loss_names(), {});
   TrainOptions options = small_options();
   options.loss.name = "broken";
   const Error error = thrown_error([&] { train_with(folder, 3, options, 2); });
@@ -177,6 +180,7 @@ TEST_F(OwnFunctionsTest, NamesAreWordsThatAreNotTaken) {
   EXPECT_THAT(refused({.losses = {{"a b", plain_cross_entropy}}}), HasSubstr("'a b'"));
   EXPECT_THAT(refused({.losses = {{"mine", nullptr}}}), HasSubstr("no function"));
   EXPECT_THAT(refused({.metrics = {{"accuracy", false, plain_accuracy}}}), HasSubstr("taken"));
+  EXPECT_THAT(refused({.metrics = {{"train", false, plain_accuracy}}}), HasSubstr("with a '-'"));
 }
 
 TEST_F(OwnFunctionsTest, OptionsKnowThem) {
