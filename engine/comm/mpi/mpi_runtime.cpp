@@ -71,12 +71,16 @@ class MpiLoader {
     const std::vector<std::string> folders = mpi_library_folders(path == nullptr ? "" : path);
     for (const MpiKind kind : search_.kinds) {
       for (const std::string& name : mpi_library_names(kind)) {
-        if (const auto found = try_library(name, kind)) return *found;
+        // The launcher's own library comes before another one of the system's, unless the user says
+        // where to look.
+        const bool told = std::getenv("LD_LIBRARY_PATH") != nullptr;
+        if (const auto found = told ? try_library(name, kind) : std::nullopt) return *found;
         for (const std::string& folder : folders) {
           const std::string file = folder + "/" + name;
           if (::access(file.c_str(), F_OK) != 0) continue;
           if (const auto found = try_library(file, kind)) return *found;
         }
+        if (const auto found = told ? std::nullopt : try_library(name, kind)) return *found;
       }
     }
     fail_option("{}", describe_failure(folders));
@@ -94,9 +98,13 @@ class MpiLoader {
     if (kind && *kind != found) {
       return refuse(fmt::format("{} is of {}", file, mpi_kind_name(found)));
     }
-    // Components of Open MPI, and the plug-in, look for its functions among those of the program.
-    if (::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) return refuse(last_dl_error());
     const fs::path plug_in = find_plug_in(found);
+    if (::access(plug_in.c_str(), R_OK) != 0) {
+      return refuse(fmt::format("{}: the plug-in {} is not there", file, plug_in.string()));
+    }
+    // Components of Open MPI, and the plug-in, look for its functions among those of the program.
+    // They stay there, so only what will be used may come there.
+    if (::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) return refuse(last_dl_error());
     void* const layer = ::dlopen(plug_in.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (layer == nullptr) return refuse(last_dl_error());
     const auto calls =
