@@ -265,7 +265,7 @@ void add_bridge(nb::module_& module) {
   nb::register_exception_translator(atl::raise_error);
   nb::class_<ShardPart>(module, "Part", "One part of a partition, whose files have been checked.")
       .def(nb::init<const std::string&, int, const std::string&>(), nb::arg("partition"),
-           nb::arg("part"), nb::arg("checksum"));
+           nb::arg("part"), nb::arg("checksum"), nb::call_guard<nb::gil_scoped_release>());
   nb::class_<Exchange>(module, "Exchange", "Messages of `bits` bits between the parts of a graph.")
       .def(nb::init<const ShardPart&, const std::string&, std::uint64_t, int, nb::callable>(),
            nb::arg("part"), nb::arg("bits"), nb::arg("seed"), nb::arg("threads"), nb::arg("carry"),
@@ -279,5 +279,6 @@ void add_bridge(nb::module_& module) {
       .def("end_epoch", &Exchange::end_epoch, nb::arg("epoch"))
       .def("bytes_sent", &Exchange::bytes_sent);
   module.def("dropout_factors", &atl::dropout_factors, nb::arg("ids"), nb::arg("factors"),
-             nb::arg("rate"), nb::arg("seed"), nb::arg("layer"), nb::arg("epoch"));
+             nb::arg("rate"), nb::arg("seed"), nb::arg("layer"), nb::arg("epoch"),
+             nb::call_guard<nb::gil_scoped_release>());
 }

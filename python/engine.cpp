@@ -27,7 +27,7 @@ namespace nb = nanobind;
 
 namespace {
 
-// Lines wait here until Python asks for them: no thread of the engine ever needs Python's lock.
+// Lines wait here until Python asks for them, so that a log needs no lock of Python's.
 class LogLines {
  public:
   void add(bool warning, const std::string& line) {

@@ -33,16 +33,16 @@ nb::object array_of(std::span<const T> values, std::vector<std::size_t> shape) {
   return nb::cast(nb::ndarray<nb::numpy, T>(copy->data(), shape.size(), shape.data(), owner));
 }
 
-nb::object logits_of(const atl::JudgedRows& rows) {
+nb::object logits_of(const atl::LabelledRows& rows) {
   return array_of(rows.logits,
                   {static_cast<std::size_t>(rows.rows()), static_cast<std::size_t>(rows.outputs)});
 }
 
-nb::object labels_of(const atl::JudgedRows& rows) {
+nb::object labels_of(const atl::LabelledRows& rows) {
   const std::vector<std::size_t> shape = {static_cast<std::size_t>(rows.rows()),
                                           static_cast<std::size_t>(rows.outputs)};
   if (!rows.numbers.empty()) return array_of(rows.numbers, shape);
-  if (!rows.several.empty()) return array_of(rows.several, shape);
+  if (!rows.multi_labels.empty()) return array_of(rows.multi_labels, shape);
   return array_of(rows.classes, {shape.front()});
 }
 
@@ -50,7 +50,7 @@ void require_no_complaint(const nb::object& result) {
   if (nb::isinstance<nb::str>(result)) atl::fail_option("{}", nb::cast<std::string>(result));
 }
 
-double loss_by_python(const nb::object& function, const atl::JudgedRows& rows,
+double loss_by_python(const nb::object& function, const atl::LabelledRows& rows,
                       std::span<float> gradient) {
   using Gradient = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
   const nb::object result = function(logits_of(rows), labels_of(rows));
@@ -61,7 +61,7 @@ double loss_by_python(const nb::object& function, const atl::JudgedRows& rows,
   return nb::cast<double>(result[0]);
 }
 
-double metric_by_python(const nb::object& function, const atl::JudgedRows& rows) {
+double metric_by_python(const nb::object& function, const atl::LabelledRows& rows) {
   const nb::object result = function(logits_of(rows), labels_of(rows));
   require_no_complaint(result);
   return nb::cast<double>(result);
@@ -73,16 +73,17 @@ atl::OwnFunctions functions_of_python(const nb::list& losses, const nb::list& me
   atl::OwnFunctions functions;
   for (const nb::handle row : losses) {
     const auto function = shared_with_lock(nb::object(row[1]));
-    functions.losses.push_back({nb::cast<std::string>(row[0]),
-                                [function](const atl::JudgedRows& rows, std::span<float> gradient) {
-                                  const nb::gil_scoped_acquire lock;
-                                  return loss_by_python(*function, rows, gradient);
-                                }});
+    functions.losses.push_back(
+        {nb::cast<std::string>(row[0]),
+         [function](const atl::LabelledRows& rows, std::span<float> gradient) {
+           const nb::gil_scoped_acquire lock;
+           return loss_by_python(*function, rows, gradient);
+         }});
   }
   for (const nb::handle row : metrics) {
     const auto function = shared_with_lock(nb::object(row[2]));
     functions.metrics.push_back({nb::cast<std::string>(row[0]), nb::cast<bool>(row[1]),
-                                 [function](const atl::JudgedRows& rows) {
+                                 [function](const atl::LabelledRows& rows) {
                                    const nb::gil_scoped_acquire lock;
                                    return metric_by_python(*function, rows);
                                  }});

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 
 from atoll._errors import InputError
+from atoll._path import python_path
 
 PREFIX = "python-"  # of their names in the engine, so that they are no others
 
@@ -137,8 +138,7 @@ class Functions:
         for argument, function in (("loss", self._loss), ("metric", self._metric)):
             if function is not None:
                 words.append(f"{argument}={_place_of(argument, function)}")
-        path = os.pathsep.join(os.path.abspath(entry or ".") for entry in sys.path)
-        return [*words, "--"], {"PYTHONPATH": path}
+        return [*words, "--"], python_path()
 
     def raise_failure(self):
         """The exception of a function, as the caller would see it without an engine between."""
@@ -164,22 +164,31 @@ def _place_of(argument, function):
     """Where another process finds the function: FILE:NAME or MODULE:NAME."""
     name = getattr(function, "__qualname__", "")
     module = getattr(function, "__module__", None)
+    found = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     place = os.path.abspath(file) if module == "__main__" and file else module
-    if not name or "<" in name or not place or place == "__main__":
+    if found is not function or not place or place == "__main__":
         raise InputError(f"{argument}: ranks that are processes of their own must find the function "
-                         f"by its name, in a module or script; {_name_of(function)} is not there. "
-                         "Define it at the top of a file, or take launcher='threads'")
+                         f"by its name, in a module or script; {_name_of(function)} is not there, or "
+                         "another object has this name. Define it at the top of a file (atoll.autograd "
+                         "as a decorator), or take launcher='threads'")
     return f"{place}:{name}"
+
+
+@functools.lru_cache(maxsize=None)
+def _script(path):
+    """The names in a script: run not as __main__, so that it doesn't train."""
+    return runpy.run_path(path, run_name="__atoll_rank__")
 
 
 def found_at(place):
     """The function at a place of _place_of()."""
     where, _, name = place.rpartition(":")
-    if os.path.isabs(where):  # a script: not as __main__, so that it doesn't train
-        content = runpy.run_path(where, run_name="__atoll_rank__")
+    if os.path.isabs(where):
         first, *rest = name.split(".")
-        found = content[first]
+        found = _script(where)[first]
     else:
         found, rest = importlib.import_module(where), name.split(".")
     for part in rest:

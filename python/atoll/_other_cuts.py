@@ -1,22 +1,14 @@
-"""Partitioners from other packages. Each cut is made by a process of its own, this module run as a
-program: `python -m atoll._other_cuts REQUEST.json`. So its memory can be measured, it can be stopped,
-and it can't take its caller down."""
+"""Partitioners from other packages, which _cut_process.py runs in a process of its own."""
 
 import importlib.metadata
-import json
 import os
-import sys
-import tempfile
 import time
 from typing import Callable, NamedTuple
 
 import numpy as np
 
 from atoll import _structure
-
-
-class Refused(Exception):
-    """The request can't be carried out; the message says why."""
+from atoll._errors import InputError
 
 
 class Task(NamedTuple):
@@ -48,7 +40,7 @@ class Task(NamedTuple):
 
 def _known(preset, presets):
     if preset not in presets:
-        raise Refused(f"preset: {preset!r} found; allowed are {', '.join(presets)}")
+        raise InputError(f"preset: {preset!r} found; allowed are {', '.join(presets)}")
     return preset
 
 
@@ -144,29 +136,3 @@ def version(method):
         return importlib.metadata.version(METHODS[method].package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def main(request):
-    """Makes the cut that a file asks for, writes its parts and prints how long the package took."""
-    with open(request, encoding="utf-8") as file:
-        asked = json.load(file)
-    dataset = asked["dataset"]
-    row_ptr, col_idx = (np.load(os.path.join(dataset, f"{name}.npy"), mmap_mode="r")
-                        for name in ("row_ptr", "col_idx"))
-    weights = _structure.node_weights(row_ptr, col_idx, asked["directed"], asked["balance"])
-    with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
-        task = Task(row_ptr, col_idx, asked["directed"], weights, asked["parts"], asked["shares"],
-                    asked["imbalance"], asked["objective"], asked["preset"], asked["seed"],
-                    asked["threads"], folder)
-        parts, seconds = METHODS[asked["method"]].cut(task)
-    with open(asked["out"], "wb") as file:
-        np.save(file, np.asarray(parts, np.int32))
-    print(json.dumps({"package_seconds": seconds}))
-
-
-if __name__ == "__main__":
-    try:
-        main(sys.argv[1])
-    except Refused as error:
-        print(f"atoll: error: {error}", file=sys.stderr)
-        sys.exit(2)

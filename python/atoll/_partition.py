@@ -11,6 +11,7 @@ import numpy as np
 
 from atoll import _other_cuts, _program
 from atoll._errors import InputError
+from atoll._path import python_path
 from atoll._structure import BALANCES
 from atoll._table import Table
 from atoll.dataset import Dataset
@@ -200,27 +201,26 @@ def _request(dataset, method, parts, seed, preset, options):
 
 def _mark(dataset, request):
     """8 hex digits for the graph and how it is cut."""
-    mark = hashlib.blake2b(json.dumps(request, sort_keys=True).encode(), digest_size=4)
-    for name in ("row_ptr", "col_idx"):
-        with open(os.path.join(dataset.path, f"{name}.npy"), "rb") as file:
-            for piece in iter(lambda: file.read(1 << 22), b""):
-                mark.update(piece)
-    return mark.hexdigest()
+    graph = [dataset._fields["files"][f"{name}.npy"] for name in ("row_ptr", "col_idx")]
+    text = json.dumps([request, graph], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
 def _cut_elsewhere(dataset, request, threads, file):
     """Lets the other package cut; writes FILE.npy and, last, FILE.json, which says how."""
     os.makedirs(os.path.dirname(file), exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="atoll-", dir=os.path.dirname(file)) as folder:
-        parts_file, request_file = (os.path.join(folder, name) for name in ("parts.npy", "request"))
+        parts_file, said_file, request_file = (
+            os.path.join(folder, name) for name in ("parts.npy", "said", "request"))
         with open(request_file, "w", encoding="utf-8") as text:
-            json.dump({**request, "dataset": dataset.path, "threads": threads, "out": parts_file},
-                      text)
+            json.dump({**request, "dataset": dataset.path, "threads": threads, "out": parts_file,
+                       "said": said_file}, text)
         command = _program.MeasuredProcess(
-            [sys.executable, "-m", "atoll._other_cuts", request_file],
-            {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
-             "OMP_NUM_THREADS": str(threads)})
-        said = json.loads(_program.output_of(command).splitlines()[-1])
+            [sys.executable, "-m", "atoll._cut_process", request_file],
+            {**python_path(), "OMP_NUM_THREADS": str(threads)})
+        _program.output_of(command)
+        with open(said_file, encoding="utf-8") as text:
+            said = json.load(text)
         record = {**request, "threads": threads, "seconds": command.seconds, **said,
                   "cpu_seconds": command.cpu_seconds, "peak_bytes": command.peak_bytes}
         os.replace(parts_file, file + ".npy")

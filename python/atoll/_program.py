@@ -119,7 +119,7 @@ class InProcess:
 
     def __init__(self, words, variables=None, functions=None):
         for variable in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
-            if int(os.environ.get(variable, "1")) > 1:
+            if os.environ.get(variable, "").isdigit() and int(os.environ[variable]) > 1:
                 raise InputError(f"a launcher has started several copies of this process "
                                  f"({variable} is {os.environ[variable]}); start a single process, "
                                  "and let it start the ranks: train(..., launcher='mpirun')")
@@ -225,10 +225,21 @@ class MeasuredProcess(Process):
         return True
 
 
+_refusal = None
+
+
+def refuse_commands(why):
+    """From now on this process starts none."""
+    global _refusal
+    _refusal = why
+
+
 def start(words, launcher=None, variables=None, functions=None):
     """A running command. launcher: None for this process, [] for one of its own, or its words.
     variables: of its environment, beside those of this process. functions: a Functions of the
     caller's, or None."""
+    if _refusal is not None:
+        raise InputError(_refusal)
     if functions:
         if _engine is None:
             raise InputError("loss, metric: functions need the compiled part of the package, which is "

@@ -322,9 +322,19 @@ class Dataset:
         what = [self._fields.get(key) for key in ("checksum", "directed", "task", "classes")]
         place = KeptPlace(run_dir, os.path.basename(self._path), [self.name, self.classes, *what])
         place.fill(lambda part: shutil.move(self._path, part))
+        self._keep_parts(place.path)
         self._temporary()
         self._temporary = None
         self._path = place.path
+
+    def _keep_parts(self, place):
+        """Moves cuts that an equal dataset at `place` has not."""
+        own = os.path.join(self._path, "parts")
+        for name in sorted(os.listdir(own)) if os.path.isdir(own) else []:
+            kept = os.path.join(place, "parts", name)
+            if not os.path.exists(kept):
+                os.makedirs(os.path.dirname(kept), exist_ok=True)
+                shutil.move(os.path.join(own, name), kept)
 
     @property
     def path(self):

@@ -809,10 +809,26 @@ class FunctionsTest(WorkFolder):
         self.expect_same(run, usual)
         with self.assertRaisesRegex(atoll.InputError, "must find the function by its name"):
             self.train(ranks=2, launcher="mpirun", loss=lambda logits, labels: None)
+        # Its name is that of the function inside, which other ranks would find.
+        with self.assertRaisesRegex(atoll.InputError, "another object has this name"):
+            self.train(ranks=2, launcher="mpirun", loss=atoll.autograd(cross_entropy))
         with self.assertRaisesRegex(atoll.InputError, "must return .value, gradient."):
             self.train(ranks=2, launcher="mpirun", loss=accuracy)
         with self.assertRaisesRegex(atoll.InputError, "can't be taken to the ranks"):
             self.train(launcher={"hosts": "localhost"}, loss=cross_entropy)
+
+    @unittest.skipUnless(shutil.which("mpirun"), "mpirun is not there")
+    def test_scripts_do_not_start_themselves(self):
+        with open("script.py", "w", encoding="utf-8") as script:
+            script.write("import atoll\n"
+                         "def loss(logits, labels):\n    return 0.0, 0 * logits\n"
+                         "atoll.train('data', 'gcn', ranks=2, launcher='mpirun', loss=loss, epochs=2,\n"
+                         "            progress=None)\n")
+        paths = os.pathsep.join(os.path.abspath(os.path.join(self._before, path)) for path in sys.path)
+        result = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, timeout=120,
+                                env={**os.environ, "PYTHONPATH": paths}, check=False)
+        self.assertIn("put that under: if __name__ == '__main__':", result.stderr)
+        self.assertIn("InputError", result.stderr)
 
     @unittest.skipUnless(has("torch"), "torch is not installed")
     def test_pytorch_finds_gradients(self):

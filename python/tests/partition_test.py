@@ -107,6 +107,18 @@ class OwnCutsTest(WorkFolder):
         with self.assertRaisesRegex(atoll.InputError, "partition: it is one of"):
             atoll.train("graph", "gcn", partition=made, **QUICK)
 
+    def test_a_cut_moves_to_an_equal_dataset(self):
+        """A script that runs twice: its dataset is there already, but not the second cut."""
+        edge_index = graph().edge_index
+        for method in ("random", "contiguous"):
+            dataset = atoll.Dataset.from_arrays(edge_index, np.eye(NODES, dtype=np.float32),
+                                                np.arange(NODES) % CLASSES, split="0.6,0.2,0.2")
+            made = atoll.partition(dataset, 2, method)
+            part_of = made.part_of
+            atoll.train(dataset, "gcn", partition=made, **QUICK)
+            np.testing.assert_array_equal(made.part_of, part_of)
+        self.assertEqual(len(os.listdir(os.path.dirname(made.path))), 2)
+
     def test_bad_input(self):
         dataset = graph()
         for arguments, message in (

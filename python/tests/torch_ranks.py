@@ -360,6 +360,12 @@ def refusals(ranks):
     conv = atoll.torch.distribute(pyg.SAGEConv(FEATURES, 3))
     found["edges"] = message(lambda: conv(data.x, data.edge_index.flip(0)))
     found["rows"] = message(lambda: data.exchange(data.x[1:]))
+    found["sums"] = message(lambda: atoll.torch.distribute(torch.nn.Sequential(pyg.SumAggregation())))
+    found["batch"] = message(lambda: atoll.torch.distribute(torch.nn.SyncBatchNorm(4)))
+    norm, layer = torch.nn.BatchNorm1d(4), pyg.SAGEConv(4, 4)
+    shared = atoll.torch.distribute(torch.nn.ModuleList([norm, layer, norm, layer]))
+    found["shared"] = [type(module).__name__ for module in shared]
+    found["same"] = shared[0] is shared[2] and shared[1] is shared[3]
     own = atoll.torch.distribute(OwnConv(), reads="whole")
     found["own"] = list(own(data.x, data.edge_index).shape) == list(data.x.shape)
     model = torch.nn.Linear(2, 2)

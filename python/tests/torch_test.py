@@ -165,6 +165,11 @@ class PartsTest(RanksTest):
             self.assertIn("rows; allowed are", rank["rows"])
             self.assertIn("different parameters", rank["parameters"])
             self.assertTrue(rank["own"])
+            self.assertIn("gathers over all rows", rank["sums"])
+            self.assertIn("SyncBatchNorm", rank["batch"])
+            # A module under two names is replaced under both.
+            self.assertEqual(rank["shared"], 2 * ["DistributedBatchNorm", "DistributedConv"])
+            self.assertTrue(rank["same"])
 
 
 @needs_engine

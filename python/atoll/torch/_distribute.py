@@ -17,7 +17,9 @@ REFUSED = {
     "MeanSubtractionNorm": "it normalises over nodes", "GraphSizeNorm": "it counts all nodes",
     "TopKPooling": "it ranks all nodes", "SAGPooling": "it ranks all nodes",
     "ASAPooling": "it ranks all nodes", "PANPooling": "it ranks all nodes",
-    "EdgePooling": "it ranks all edges",
+    "EdgePooling": "it ranks all edges", "ClusterPooling": "it ranks all edges",
+    "MemPooling": "it looks at all nodes", "HeteroBatchNorm": "it normalises over nodes",
+    "HeteroLayerNorm": "it normalises over nodes",
 }
 
 
@@ -38,18 +40,32 @@ def distribute(model, exchange=None, *, reads=None):
     exchange = exchange if exchange is not None else _shard.current().exchange
     shard, ranks = exchange.shard, exchange.ranks
     dropouts = 0
+    done = {}  # by id of a module, which may have several names: the module and what it became
 
     def replaced(module, inside_conv):
+        found = done.get((id(module), inside_conv))
+        if found is None:
+            found = done[id(module), inside_conv] = module, made_of(module, inside_conv)
+        return found[1]
+
+    def made_of(module, inside_conv):
         nonlocal dropouts
         reason = REFUSED.get(type(module).__name__)
         if reason is None and isinstance(module, pyg.LayerNorm) and module.mode == "graph":
             reason = "with mode='graph' it normalises over nodes; allowed is mode='node'"
+        if isinstance(module, pyg.Aggregation) and not inside_conv:
+            reason = "outside of a layer it gathers over all rows"
+        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and \
+                type(module) is not torch.nn.BatchNorm1d:
+            reason = "it normalises over rows; allowed is torch.nn.BatchNorm1d"
         if reason is not None:
             raise InputError(f"{type(module).__name__}: it can't be distributed, because {reason}")
         if isinstance(module, (DistributedConv, DistributedBatchNorm, DistributedDropout)):
             return module
         is_conv = isinstance(module, pyg.MessagePassing)
-        for name, child in list(module.named_children()):
+        for name, child in list(module._modules.items()):
+            if child is None:
+                continue
             mine = replaced(child, inside_conv or is_conv)
             if mine is not child:
                 setattr(module, name, mine)

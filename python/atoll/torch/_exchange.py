@@ -126,9 +126,10 @@ class HaloExchange:
 
     def _kept_rows(self, x):
         entry = self._entry(x)
-        if entry[1] != x._version:
-            with torch.no_grad():
-                entry[1:] = x._version, self.exact(x)
+        if entry[1] != version_of(x):
+            # Rows that are kept from an evaluation serve a training, too.
+            with torch.inference_mode(False), torch.no_grad():
+                entry[1:] = version_of(x), self.exact(x)
         return entry[2]
 
     def end_epoch(self):
@@ -186,6 +187,13 @@ class HaloExchange:
             total[nodes] = total[nodes] + received[first:first + count]
             first += count
         return total
+
+
+def version_of(x):
+    """A number that differs once values of x were changed in place; 0 where PyTorch does not count."""
+    if x is None or (isinstance(x, torch.Tensor) and x.is_inference()):
+        return 0
+    return getattr(x, "_version", 0)
 
 
 def drop_dead(kept):

@@ -71,7 +71,12 @@ def name_meeting_place():
                              "in mpirun -x MASTER_ADDR=node1")
         os.environ["MASTER_ADDR"] = address
     if "MASTER_PORT" not in os.environ:
-        job = next((os.environ[name] for name in JOB_NAMES if name in os.environ), str(os.getppid()))
+        job = next((os.environ[name] for name in JOB_NAMES if name in os.environ), None)
+        if job is None and not one_host:
+            raise InputError(f"MASTER_PORT is not set: {launcher} has started ranks on several hosts and "
+                             "gives their job no name. Set it to a free port of rank 0's host, such as "
+                             "29500")
+        job = f"{job or os.getppid()}.{os.environ.get('SLURM_STEP_ID', '')}"
         os.environ["MASTER_PORT"] = str(FIRST_PORT + zlib.crc32(job.encode()) % PORTS)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(local_rank))
     if "GLOO_SOCKET_IFNAME" not in os.environ:

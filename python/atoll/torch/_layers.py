@@ -10,7 +10,7 @@ from torch_geometric.utils import add_remaining_self_loops, is_torch_sparse_tens
 from atoll import _program
 from atoll._errors import InputError
 from atoll.torch import _ranks, _shard
-from atoll.torch._exchange import drop_dead
+from atoll.torch._exchange import drop_dead, version_of
 
 # How layers of PyG are run; each by its own class, since a class derived from it may do otherwise.
 # `rows` has a row for every source, `own` for every target: a layer of this list takes them as a
@@ -57,7 +57,7 @@ class DistributedConv(torch.nn.Module):
     def __init__(self, conv, exchange=None, *, reads=None):
         super().__init__()
         self.kind = reads or kind_of(conv)
-        if self.kind not in ("pair", "whole", *KINDS):
+        if self.kind not in ("pair", "whole") and reads is not None or self.kind is None:
             raise InputError(f"{type(conv).__name__}: it is not known how this layer reads its "
                              f"neighbours{'' if reads is None else f' (reads={reads!r})'}. Known are "
                              f"{', '.join(sorted(PAIR + WHOLE + DEGREES))}; or say "
@@ -144,7 +144,8 @@ def normalized(exchange, edge_index, edge_weight, self_weight, add_self_loops, d
     2017, equation 2), as gcn_norm of PyG has it: edges with their weights, or a sparse matrix of the
     kind given. Kept until edges or weights are others. Collective."""
     kept = exchange.normalized
-    key = (id(edge_index), id(edge_weight), self_weight, add_self_loops, dtype)
+    key = (id(edge_index), version_of(edge_index), id(edge_weight), version_of(edge_weight),
+           self_weight, add_self_loops, dtype)
     found = kept.get(key)
     learned = edge_weight is not None and edge_weight.requires_grad
     if found is not None and not learned:

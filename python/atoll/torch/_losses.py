@@ -119,6 +119,10 @@ def _check_equal(model, parameters, ranks):
     if not isinstance(model, torch.nn.Module) or model in ranks._checked:
         return
     ranks._checked.add(model)
+    counts = [int(count) for count in ranks.all_gather(torch.tensor([len(parameters)]))]
+    if len(set(counts)) > 1:
+        raise InputError(f"sum_gradients: ranks have {counts} parameters that are trained; all ranks must "
+                         "have the same ones")
     sums = torch.stack([p.detach().double().sum().cpu() for p in parameters])
     for rank, others in enumerate(ranks.all_gather(sums)):
         if not torch.equal(others, sums):

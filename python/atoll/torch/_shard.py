@@ -175,12 +175,12 @@ def shard(dataset, ranks=None, *, bits=None, seed=1, group=None, **options):
 def _open(folder, checksum, ranks):
     """The shard of this rank, and the same opened by the engine, which compares every checksum; None
     where the package has no compiled part."""
-    part = None
-    if _program._engine is not None:
-        part = _program._engine.Part(folder, ranks.rank, checksum)
     if not os.path.isdir(folder):
         raise InputError(f"{folder}: rank {ranks.rank} can't see the partition that rank 0 has made; "
                          "the dataset's folder must be visible on all hosts")
+    part = None
+    if _program._engine is not None:
+        part = _program._engine.Part(folder, ranks.rank, checksum)
     return Shard(folder, ranks), part
 
 
@@ -212,5 +212,5 @@ def gather(rows, shard=None):
     if ranks.rank != 0:
         return None
     result = torch.empty_like(rows)
-    result[ids] = rows
+    result[ids.to(rows.device)] = rows
     return result

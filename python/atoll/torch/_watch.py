@@ -15,6 +15,7 @@ import time
 
 import torch.distributed as dist
 
+from atoll._errors import AtollError
 from atoll._program import log
 
 KEY = "atoll.torch/watch"
@@ -106,10 +107,12 @@ class Watch:
             self._hear(connection, line.decode(errors="replace"))
 
     def _hear(self, connection, line):
-        word, rank, *rest = line.split(" ", 2)
+        word, rank, *rest = [*line.split(" ", 2), ""]
+        if not rank.isdigit():  # a stranger
+            return
         rank = int(rank)
         if word == "hello":
-            if rest == [self._token]:
+            if rest[0] == self._token:
                 self._rank_of[connection] = rank
         elif self._rank_of[connection] is None:  # a stranger
             return
@@ -127,14 +130,16 @@ class Watch:
         self._verdict.set()
         if self.rank == 0:
             self._tell_all(f"failed {rank} {text}")
-        sys.stdout.flush()
-        print(f"atoll.torch: rank {self.rank} ends, because rank {rank} has failed: {text}",
-              file=sys.stderr, flush=True)
-        os._exit(1)
+        try:
+            print(f"atoll.torch: rank {self.rank} ends, because rank {rank} has failed: {text}",
+                  file=sys.stderr, flush=True)
+            sys.stdout.flush()
+        finally:  # whoever read that may have gone
+            os._exit(1)
 
     def _on_exception(self, kind, error, trace):
         # Perhaps another rank failed before, and this one knows nothing but that a connection broke.
-        if issubclass(kind, RuntimeError):
+        if issubclass(kind, RuntimeError) and not issubclass(kind, AtollError):
             self._verdict.wait(VERDICT_SECONDS)
         self._hook(kind, error, trace)
         gone = f" (ranks {sorted(self._done)} had ended before)" if self._done else ""
