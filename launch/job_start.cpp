@@ -9,6 +9,7 @@
 #include "base/json.hpp"
 #include "base/npy.hpp"
 #include "engine/comm/rank_facts.hpp"
+#include "engine/training/warm_start.hpp"
 #include "launch/config_file.hpp"
 #include "launch/version.hpp"
 
@@ -38,17 +39,22 @@ std::string checksum_of(const fs::path& file) { return to_hex(file_checksum(file
 
 std::string model_checksum(const fs::path& run) { return checksum_of(run / "model.safetensors"); }
 
+std::string warm_start_file_checksum(const fs::path& run) {
+  return checksum_of(warm_start_model(run));
+}
+
 // Files and folders that every rank reads: their contents must be the same, not their names.
 struct SharedContents {
   std::string_view option;
   const char* name;
   std::string (*checksum)(const fs::path&);
 };
-constexpr std::array<SharedContents, 6> kContents = {{
+constexpr std::array<SharedContents, 7> kContents = {{
     {"dataset", "the checksum of the dataset", dataset_checksum},
     {"plan", "the checksum of --plan", checksum_of},
     {"calibration", "the checksum of --calibration", checksum_of},
     {"init", "the checksum of --init", checksum_of},
+    {"warm-start", "the checksum of --warm-start", warm_start_file_checksum},
     {"model-file", "the checksum of --model-file", checksum_of},
     {"run", "the checksum of the run's model", model_checksum},
 }};

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/report/report_page.hpp"
+#include "launch/report/sequence_matrix.hpp"
 
 namespace atl {
 
@@ -17,6 +19,7 @@ void add_report_command(CLI::App& app) {
   struct Options {
     std::vector<std::string> runs;
     std::string out = "report.html";
+    bool sequence = false;
   };
   const auto options = std::make_shared<Options>();
   CLI::App* command =
@@ -24,9 +27,14 @@ void add_report_command(CLI::App& app) {
   command->footer(
       "Examples:\n"
       "  atoll report runs/first\n"
-      "  atoll report runs/* --out comparison.html");
+      "  atoll report runs/* --out comparison.html\n"
+      "  atoll report runs/2014 runs/2015 runs/2016 --sequence");
   command->add_option("runs", options->runs, "Run folders written by atoll train")->required();
   command->add_option("--out", options->out, "HTML file to write");
+  command->add_flag("--sequence", options->sequence,
+                    "The runs, in this order, were made as their dataset grew (train --sequence): "
+                    "what each of them makes of the nodes of each step, the average performance "
+                    "and the forgetting");
   command->callback([options] {
     if (launcher_info().rank != 0) return;  // under mpirun one process is enough
     Activity activity("reading runs", static_cast<std::int64_t>(options->runs.size()));
@@ -35,8 +43,11 @@ void add_report_command(CLI::App& app) {
       activity.advance_to(static_cast<std::int64_t>(runs.size()));
       runs.push_back(read_run(folder));
     }
-    write_atomically(options->out, make_report(runs));
+    std::optional<SequenceMatrix> sequence;
+    if (options->sequence) sequence = sequence_of(runs);
+    write_atomically(options->out, make_report(runs, sequence));
     activity.end();
+    if (sequence) fmt::print("{}", to_text(*sequence));
     fmt::print("{}: {} {} compared\n", options->out, runs.size(),
                runs.size() == 1 ? "run" : "runs");
   });

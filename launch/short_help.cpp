@@ -49,6 +49,7 @@ const std::vector<HelpScreen>& screens() {
               {"weight-decay", "X", "L2 penalty"},
               {"patience", "N", "stop after so many evaluations without progress; 0: never"},
               {"seed", "N", "of weights and dropout"},
+              {"warm-start", "RUN", "start with the model of another run"},
               {"init", "FILE", "start with the weights of another run, or of PyTorch"}}},
             {"Ranks and messages",
              {{"ranks", "N", "ranks as threads of this process; or use mpirun -n N [1]"},

@@ -94,6 +94,22 @@ void choose_run_dir(const TrainArguments& arguments, Transport& transport, Train
   options.run_dir = folder;
 }
 
+// --overwrite would remove the model before the run begins with it.
+void require_other_run(const TrainArguments& arguments) {
+  const std::filesystem::path& warm_start = arguments.flags.train.warm_start;
+  if (warm_start.empty() || arguments.run_dir.empty()) return;
+  std::error_code ignored;
+  const std::filesystem::path folder =
+      std::filesystem::is_directory(warm_start) ? warm_start : warm_start.parent_path();
+  if (!std::filesystem::equivalent(arguments.run_dir, folder.empty() ? "." : folder, ignored)) {
+    return;
+  }
+  fail_option(
+      "--warm-start {}: it is in --run-dir {}, where the new run would take its place; "
+      "allowed is another folder",
+      warm_start.string(), arguments.run_dir);
+}
+
 // Refuses options that only a run's folder can serve. config: the file of --config, or empty.
 void require_sense(const TrainArguments& arguments, const std::filesystem::path& config) {
   if (arguments.resume && arguments.overwrite) {
@@ -106,6 +122,7 @@ void require_sense(const TrainArguments& arguments, const std::filesystem::path&
       (arguments.resume || arguments.overwrite || arguments.flags.train.trace)) {
     fail_option("--run-dir none: --resume, --overwrite and --trace need a folder");
   }
+  require_other_run(arguments);
   if (!arguments.resume || config.empty()) return;
   const std::filesystem::path home = std::filesystem::absolute(config).parent_path();
   if (holds_run(home) && !holds_run(arguments.run_dir)) {
@@ -266,6 +283,12 @@ void add_train_command(CLI::App& app) {
                    "Start with the weights in this file: model.safetensors of a run, or a "
                    "state_dict as atoll export --to pyg writes it")
       ->check(CLI::ExistingFile)
+      ->group("Model");
+  command
+      ->add_option("--warm-start", train.warm_start,
+                   "Begin with the model of this run, that of its best epoch: its folder or "
+                   "model.safetensors; the dataset may have grown")
+      ->check(CLI::ExistingPath)
       ->group("Model");
   for (const auto& row : train_options()) {
     if (row.group == "Results") add_option_flag(*command, row, train);

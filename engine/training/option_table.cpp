@@ -152,6 +152,40 @@ Table block_options() {
   };
 }
 
+Table replay_options() {
+  return {
+      recorded_if_set<TrainOptions>(
+          {.name = "replay",
+           .group = "Optimizer",
+           .help =
+               "Train on the labels of new nodes and of so many old ones, in place of all; new: "
+               "those that the dataset of --warm-start did not have; 0: of new nodes alone",
+           .value = TrainRow::written(ATOLL_FIELD(replay.count), parse_replay_count)}),
+      recorded_if_set<TrainOptions>(
+          {.name = "replay-select",
+           .group = "Optimizer",
+           .help = "--replay: which old nodes: random, degree (with the most neighbours), or cover "
+                   "(of each class, far from each other)",
+           .value = TrainRow::name_of(
+               ATOLL_FIELD(replay.select),
+               {ReplaySelect::kRandom, ReplaySelect::kDegree, ReplaySelect::kCover})}),
+      recorded_if_set<TrainOptions>(
+          {.name = "replay-weights",
+           .group = "Optimizer",
+           .help = "--replay: how much old nodes count in the loss: none (all alike), or match (0 "
+                   "to 5, so that their mean row in the last layer of --warm-start is that of all "
+                   "old training nodes)",
+           .value = TrainRow::name_of(ATOLL_FIELD(replay.weights),
+                                      {ReplayWeights::kNone, ReplayWeights::kMatch})}),
+      recorded_if_set<TrainOptions>(
+          {.name = "replay-from",
+           .group = "Optimizer",
+           .help = "--replay: id of the first new node; 0: the number of nodes in the dataset of "
+                   "--warm-start",
+           .value = TrainRow::at_least(ATOLL_FIELD(replay.from), 0)}),
+  };
+}
+
 Table message_options() {
   const auto takes_bits = [](const TrainOptions& options) {
     return exchange_mode(options.exchange).takes_bits();
@@ -366,6 +400,12 @@ Table machine_options() {
        .group = "Results",
        .help = "Evaluate every K epochs; 0: only at the end",
        .value = TrainRow::at_least(ATOLL_FIELD(eval_every), 0)},
+      {.name = "sequence",
+       .group = "Results",
+       .help = "Numbers of nodes that a growing dataset has had, as 41125,53160: the metric of "
+               "the test nodes that came with each of them is in summary.json, for atoll report "
+               "--sequence",
+       .value = TrainRow::text(ATOLL_FIELD(sequence), sequence_problem)},
       {.name = "patience",
        .group = "Results",
        .help = "Stop after K evaluations without a better valid metric; 0: never",
@@ -379,6 +419,7 @@ Table make_table() {
   append_inside(table, optimizer_options(), ATOLL_FIELD(optimizer));
   append_inside(table, loss_options(), ATOLL_FIELD(loss));
   for (TrainRow& row : block_options()) table.push_back(std::move(row));
+  for (TrainRow& row : replay_options()) table.push_back(std::move(row));
   table.push_back({.name = "seed",
                    .group = "Optimizer",
                    .help = "Seed of weights and dropout",

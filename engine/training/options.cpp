@@ -144,6 +144,48 @@ void check_groups(const TrainOptions& options) {
   refuse(model.trains_nodes(), "--features " + model.node_features,
          "whose rows are on the rank that holds their part");
   refuse(options.trace, "--trace", "and traces number ranks by parts");
+  refuse(options.replay.weights == ReplayWeights::kMatch, "--replay-weights match",
+         "which reads whole rows of nodes");
+}
+
+void check_replay(const TrainOptions& options) {
+  const ReplayOptions& replay = options.replay;
+  const ReplayOptions usual;
+  if (!options.init.empty() && !options.warm_start.empty()) {
+    fail_option("--warm-start {}: --init {} found, and a run begins with one model; leave one out",
+                options.warm_start.string(), options.init.string());
+  }
+  if (!replay.any()) {
+    const auto require_replay = [](bool is_given, const std::string& option) {
+      if (!is_given) return;
+      fail_option("{}: found without --replay; allowed with --replay 0 or more", option);
+    };
+    require_replay(replay.select != usual.select,
+                   fmt::format("--replay-select {}", to_string(replay.select)));
+    require_replay(replay.weights != usual.weights,
+                   fmt::format("--replay-weights {}", to_string(replay.weights)));
+    require_replay(replay.from != usual.from, fmt::format("--replay-from {}", replay.from));
+    return;
+  }
+  const std::string found = "--replay " + to_string(replay.count);
+  if (replay.from == 0 && options.warm_start.empty()) {
+    fail_option(
+        "{}: which nodes are new is not known; give --warm-start RUN, whose dataset had the old "
+        "ones, or --replay-from with the id of the first new node",
+        found);
+  }
+  if (replay.weights == usual.weights) return;
+  const std::string weights = fmt::format("--replay-weights {}", to_string(replay.weights));
+  if (options.warm_start.empty()) {
+    fail_option("{}: rows are compared as a model gives them; give it by --warm-start RUN",
+                weights);
+  }
+  const Refusal refuse{weights};
+  refuse(replay.count.nodes == 0, found, "so there is no node to be weighted",
+         "allowed with --replay 1 or more");
+  refuse(options.blocks.any(), "--blocks " + to_string(options.blocks.count),
+         "in whose steps all nodes count alike");
+  refuse(options.coverage_weights, "--coverage-weights on", "which weights nodes, too");
 }
 
 }  // namespace
@@ -172,6 +214,7 @@ void check_options(const TrainOptions& options) {
   check_local_phase(options);
   check_blocks(options);
   check_groups(options);
+  check_replay(options);
   const bool takes_bits = exchange_mode(exchange.mode).takes_bits();
   if (const std::string first = options.first_exchange_options().mode;
       options.repartition_every > 0 && exchange_mode(first).sent != MessagesSent::kNone) {

@@ -11,6 +11,8 @@
 #include "engine/training/first_phase.hpp"
 #include "engine/training/group_ranks.hpp"
 #include "engine/training/loss_options.hpp"
+#include "engine/training/replay_options.hpp"
+#include "engine/training/sequence.hpp"
 #include "kernels/kernel_choices.hpp"
 #include "partition/sum_route.hpp"
 
@@ -36,6 +38,9 @@ struct TrainOptions {
   SwitchOptions switching;
   std::uint64_t seed = 1;
   std::filesystem::path init;  // weights to begin with, see initial_weights(); empty: by the seed
+  // The run whose model it begins with, see warm_start.hpp; empty: none.
+  std::filesystem::path warm_start;
+  ReplayOptions replay;
   std::int64_t split_index = 0;
   bool tf32 = false;  // products with 10-bit mantissas where the device has them
 
@@ -58,6 +63,7 @@ struct TrainOptions {
 
   // Reports, and what is kept.
   int eval_every = 1;        // 0: only at the end
+  std::string sequence;      // see parse_sequence(); empty: nodes are not measured by their ids
   int patience = 0;          // evaluations without a better valid metric before stopping; 0: never
   int checkpoint_every = 0;  // epochs; 0: by time
   double checkpoint_seconds = 600;  // 0: by epochs; neither: no checkpoints

@@ -142,6 +142,32 @@ void require_known_model(const Json& options, const std::filesystem::path& path)
 
 }  // namespace
 
+Json model_metadata(const Trainer& trainer, const Json& fingerprint, int epoch) {
+  Json metadata = {{"dataset", trainer.data().dataset().name},
+                   {"options", fingerprint},
+                   {"features", trainer.model().features},
+                   {"outputs", trainer.model().outputs},
+                   {"epoch", epoch},
+                   {"dataset_nodes", trainer.data().dataset().nodes}};
+  if (reads_relations(trainer.model())) metadata["relations"] = trainer.model().relations;
+  if (reads_edge_features(trainer.model())) {
+    metadata["edge_features"] = trainer.model().edge_features;
+  }
+  if (trainer.model().trains_nodes()) metadata["nodes"] = trainer.model().nodes;
+  if (reads_node_types(trainer.model())) {
+    metadata["node_types"] = trainer.model().node_types;
+    if (!trainer.model().features_by_type.empty()) {
+      metadata["features_by_type"] = trainer.model().features_by_type;
+    }
+  }
+  // Without a task, the labels are classes: a prediction asks the dataset how many a node has.
+  if (const Task task = trainer.data().dataset().task;
+      task == Task::kRegression || task == Task::kLinkPrediction) {
+    metadata["task"] = to_string(task);
+  }
+  return metadata;
+}
+
 PredictionKind parse_prediction_kind(const std::string& text) {
   if (text == "labels") return PredictionKind::kLabels;
   if (text == "logits") return PredictionKind::kLogits;
@@ -149,12 +175,30 @@ PredictionKind parse_prediction_kind(const std::string& text) {
   fail_option("--what {}: allowed are labels, logits, embeddings", text);
 }
 
-SafetensorsFile read_run_model(const std::filesystem::path& run) {
+std::filesystem::path run_model(const std::filesystem::path& run) {
   const std::filesystem::path path = run / "model.safetensors";
   if (!std::filesystem::exists(path)) {
     fail_input("{}: holds no model.safetensors; is it the folder of a finished run?", run.string());
   }
-  return read_safetensors(path);
+  return path;
+}
+
+SafetensorsFile read_run_model(const std::filesystem::path& run) {
+  return read_safetensors(run_model(run));
+}
+
+std::optional<std::int64_t> nodes_of_model(const SafetensorsFile& file,
+                                           const std::filesystem::path& path) {
+  const auto found = file.metadata.find("atoll");
+  if (found == file.metadata.end()) return std::nullopt;
+  const Json metadata = parse_json(found->second, path.string() + ": metadata entry 'atoll'");
+  if (metadata.contains("dataset_nodes")) {
+    return json_field<std::int64_t>(metadata, "dataset_nodes", path);
+  }
+  // Older models do not say it; the summary of their run does.
+  const std::filesystem::path summary = path.parent_path() / "summary.json";
+  if (!is_there(summary)) return std::nullopt;
+  return json_field<std::int64_t>(read_json(summary), "nodes", summary);
 }
 
 std::optional<Task> task_of_model(const SafetensorsFile& file, const std::filesystem::path& path) {

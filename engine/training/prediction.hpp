@@ -1,6 +1,7 @@
 // Predictions of a trained model for every node, collected by global id.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -17,7 +18,13 @@ enum class PredictionKind {
 };
 PredictionKind parse_prediction_kind(const std::string& text);  // throws Error{kOption}
 
-// model.safetensors of a run folder. Throws Error{kInput}, also if there is none.
+// The metadata entry `atoll` of a model, which read_model_options() reads. fingerprint: see
+// training_run.hpp.
+Json model_metadata(const Trainer& trainer, const Json& fingerprint, int epoch);
+
+// model.safetensors of a run folder. Throws Error{kInput} if there is none.
+std::filesystem::path run_model(const std::filesystem::path& run);
+// The same, read.
 SafetensorsFile read_run_model(const std::filesystem::path& run);
 
 // The model that a run's model.safetensors describes: the options it was trained with, with the
@@ -32,5 +39,9 @@ std::optional<Task> task_of_model(const SafetensorsFile& file, const std::filesy
 // table if it ends in .csv (prediction_table.hpp), with the names that `dataset` has. Collective.
 Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,
                 const std::filesystem::path& out, const std::filesystem::path& dataset = {});
+
+// The number of nodes of the dataset that a run was trained on, if its model says it.
+std::optional<std::int64_t> nodes_of_model(const SafetensorsFile& file,
+                                           const std::filesystem::path& path);
 
 }  // namespace atl

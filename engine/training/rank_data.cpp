@@ -22,8 +22,9 @@ std::vector<std::uint8_t> binary_targets(std::span<const std::int32_t> labels) {
 RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& shard,
                    std::int64_t split_index, DType dtype, const LossOptions& loss,
                    std::int64_t model_outputs, const PartGroup* group)
-    : dataset_(shard.dataset()), graph_(shard.graph()), group_(group) {
+    : dataset_(shard.dataset()), graph_(shard.graph()), group_(group), loss_(loss) {
   const bool training = model_outputs == 0;
+  if (!training) loss_.class_weights.clear();
   host_ids_ = own_rows(graph_.inner_ids, 1, share_.ids);
   const std::span<const float> features = shard.features();
   const bool in_place = backend.host_accessible() && dtype == DType::kF32 && group == nullptr;
@@ -41,36 +42,48 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
   outputs_ = model_outputs;
   if (!labelled() && (!training || dataset_.task == Task::kLinkPrediction)) return;
 
-  const auto split = own_rows(shard.split(split_index), 1, share_.split);
-  split_ = {backend, queue, split};
-  host_split_ = split;
-  make_targets(backend, queue, shard);
+  host_split_ = own_rows(shard.split(split_index), 1, share_.split);
+  take_labels(backend, queue, shard);
+  take_split(backend, queue, transport);
+  if (!training && outputs_ != model_outputs) {
+    fail_input("dataset {}: its labels need {} outputs per node, the model has {}", dataset_.name,
+               outputs_, model_outputs);
+  }
+}
+
+void RankData::set_split(Backend& backend, Queue& queue, Transport& transport,
+                         std::vector<std::uint8_t> split) {
+  ATOLL_ASSERT(std::ssize(split) == rows());
+  share_.split = std::move(split);
+  host_split_ = share_.split;
+  take_split(backend, queue, transport);
+}
+
+void RankData::take_split(Backend& backend, Queue& queue, Transport& transport) {
+  split_ = {backend, queue, host_split_};
+  training_rows_ = {backend, queue, labelled_rows(Split::kTrain)};
   if (dataset_.task == Task::kRegression) {
-    label_spread_ = atl::label_spread(host_numbers_, split, outputs_, transport);
+    label_spread_ = atl::label_spread(host_numbers_, host_split_, outputs_, transport);
   } else {
     count_labels(transport);
   }
-  if (training && !loss.class_weights.empty()) {
+  if (!loss_.class_weights.empty()) {
     host_class_weights_ =
-        atl::class_weights(loss, dataset_.task, label_counts(Split::kTrain), transport);
+        atl::class_weights(loss_, dataset_.task, label_counts(Split::kTrain), transport);
     class_weights_ = {backend, queue, std::span<const float>(host_class_weights_)};
   }
   targets_ = {.labels = labels_.span(),
               .multi_labels = multi_labels_.span(),
               .numbers = numbers_.span(),
               .rows = training_rows_.span(),
-              .softmax = {class_weights_.span(), loss.label_smoothing, loss.focus()},
-              .sigmoid = {class_weights_.span(), loss.focus()},
-              .measure = loss.kind() == LossKind::kAbsoluteError ? ErrorMeasure::kAbsolute
-                                                                 : ErrorMeasure::kSquared,
-              .own = own_loss(loss.name)};
+              .softmax = {class_weights_.span(), loss_.label_smoothing, loss_.focus()},
+              .sigmoid = {class_weights_.span(), loss_.focus()},
+              .measure = loss_.kind() == LossKind::kAbsoluteError ? ErrorMeasure::kAbsolute
+                                                                  : ErrorMeasure::kSquared,
+              .own = own_loss(loss_.name)};
   // Checked where options are read; a run must not train another loss without a word.
-  ATOLL_ASSERT((loss.kind() == LossKind::kOwn) == (targets_.own != nullptr), "no loss {}",
-               loss.name);
-  if (!training && outputs_ != model_outputs) {
-    fail_input("dataset {}: its labels need {} outputs per node, the model has {}", dataset_.name,
-               outputs_, model_outputs);
-  }
+  ATOLL_ASSERT((loss_.kind() == LossKind::kOwn) == (targets_.own != nullptr), "no loss {}",
+               loss_.name);
 }
 
 void RankData::copy_features(Backend& backend, Queue& queue, std::span<const float> of_part) {
@@ -183,7 +196,7 @@ std::vector<LocalId> RankData::labelled_rows(Split split) const {
   return rows;
 }
 
-void RankData::make_targets(Backend& backend, Queue& queue, const Shard& shard) {
+void RankData::take_labels(Backend& backend, Queue& queue, const Shard& shard) {
   outputs_ = dataset_.classes;
   if (dataset_.task == Task::kRegression) {
     host_numbers_ = own_rows(shard.real_labels(), outputs_, share_.numbers);
@@ -200,7 +213,6 @@ void RankData::make_targets(Backend& backend, Queue& queue, const Shard& shard) 
       labels_ = {backend, queue, host_labels_};
     }
   }
-  training_rows_ = {backend, queue, labelled_rows(Split::kTrain)};
 }
 
 }  // namespace atl

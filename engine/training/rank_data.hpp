@@ -80,14 +80,20 @@ class RankData {
   // Rows of this rank in a split that have a label.
   std::vector<LocalId> labelled_rows(Split split) const;
 
+  // Another split of this rank's rows from now on: who is trained on, and who is measured. Ends
+  // targets(), and what was made of it. Collective.
+  void set_split(Backend& backend, Queue& queue, Transport& transport,
+                 std::vector<std::uint8_t> split);
+
   // The share of an inner node in loss_total(): its labels, or their weights.
   double loss_weight(LocalId row) const;
 
   bool labelled() const { return dataset_.classes > 0 && dataset_.splits > 0; }
 
  private:
-  // Labels, and which nodes are trained on.
-  void make_targets(Backend& backend, Queue& queue, const Shard& shard);
+  void take_labels(Backend& backend, Queue& queue, const Shard& shard);
+  // Makes all that follows from labels and host_split_. Collective.
+  void take_split(Backend& backend, Queue& queue, Transport& transport);
   void count_labels(Transport& transport);
   void copy_features(Backend& backend, Queue& queue, std::span<const float> of_part);
 
@@ -104,6 +110,7 @@ class RankData {
   const DatasetInfo& dataset_;
   LocalGraphView graph_;
   const PartGroup* group_;
+  LossOptions loss_;  // of predictions: without weights of classes
   ConstMatrixView features_;
   std::span<const std::byte> mapped_features_;
   Tensor feature_memory_;  // where the shard's features can't be read in place
@@ -128,7 +135,7 @@ class RankData {
   std::optional<LinkShare> links_;
   std::optional<BlockDealing> dealing_;
   std::vector<float> node_weights_;
-  // Storage behind the spans above in a group.
+  // Storage behind the spans above in a group; the split's also where it was set.
   struct Share {
     std::vector<GlobalId> ids;
     std::vector<std::uint8_t> split;

@@ -17,6 +17,7 @@
 #include "engine/training/calibration.hpp"
 #include "engine/training/host_share.hpp"
 #include "engine/training/memory_limit.hpp"
+#include "engine/training/warm_start.hpp"
 #include "kernels/registry.hpp"
 
 namespace atl {
@@ -45,6 +46,17 @@ void check_blocks_of(const TrainOptions& train, Task task) {
       "--blocks {}: the task is {}, whose edges to be predicted lie across blocks; allowed with "
       "the other tasks",
       to_string(train.blocks.count), to_string(task));
+}
+
+void check_replay_of(const TrainOptions& train, Task task) {
+  if (task != Task::kLinkPrediction) return;
+  const auto refuse = [&](bool is_given, const std::string& option) {
+    if (!is_given) return;
+    fail_option("{}: the task is {}, whose labels are edges; allowed with the other tasks", option,
+                to_string(task));
+  };
+  refuse(train.replay.any(), "--replay " + to_string(train.replay.count));
+  refuse(!train.sequence.empty(), "--sequence " + train.sequence);
 }
 
 // --threads, else OMP_NUM_THREADS, else an even share of the cores that this rank may run on.
@@ -115,7 +127,9 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   require_groups(options);
   require_replay(options, transport);
   require_offload(options, transport);
+  if (options.replay.any() && model_outputs == 0) choose_replay();
   prepare(model_outputs);
+  if (replay_ && options.replay.weights == ReplayWeights::kMatch) weigh_replay();
   if (options.repartition_every > 0) cut_ = CutRecord{0, share_of_edges_inside(), {}};
   if (transport.rank() == 0) {
     const LocalGraphView& graph = data_->graph();
@@ -145,6 +159,7 @@ Shard RankJob::shard_of_rank(bool training) {
       check_loss_options(options_.loss, dataset.info().task);
       check_decoder(options_.model, dataset.info().task);
       check_blocks_of(options_, dataset.info().task);
+      check_replay_of(options_, dataset.info().task);
       if (options_.repartition_every > 0)
         check_repartition(options_, partition_, dataset.info().task);
     } else {
@@ -174,8 +189,6 @@ Shard RankJob::shard_of_rank(bool training) {
 
 void RankJob::prepare(std::int64_t model_outputs) {
   const ParallelThreads threads(threads_);
-  options_.model = model_;
-  if (group_ != nullptr) options_.model.column_share = {group_->role(), group_->roles()};
   // The shard takes memory on a device; on a host it is mapped, not copied.
   const bool copied = !backend_->host_accessible();
   require_memory(transport_, *backend_, copied ? device_bytes_of(shard_, model_.dtype) : 0);
@@ -195,8 +208,15 @@ void RankJob::prepare(std::int64_t model_outputs) {
     if (options_.coverage_weights && repartition_ != nullptr) {
       data_->set_node_weights(repartition_->coverage(data_->graph()));
     }
+    apply_replay();
     transport_.barrier({"the data of each rank"});
   }
+  prepare_trainer();
+}
+
+void RankJob::prepare_trainer() {
+  options_.model = model_;
+  if (group_ != nullptr) options_.model.column_share = {group_->role(), group_->roles()};
   const auto make_trainer = [&] {
     on_all_ranks(transport_, [&] {
       trainer_ = std::make_unique<Trainer>(options_, *data_, *backend_, *queue_, transport_,
@@ -224,6 +244,71 @@ void RankJob::prepare(std::int64_t model_outputs) {
     trainer_->allocate();
     transport_.barrier({"the memory of each rank"});
   }
+}
+
+void RankJob::choose_replay() {
+  ReplayBuffer buffer;
+  on_all_ranks(transport_,
+               [&] {
+                 if (transport_.rank() != 0) return;
+                 const ReplayOptions& replay = options_.replay;
+                 const std::int64_t first_new =
+                     replay.from > 0 ? replay.from : warm_start_nodes(options_.warm_start);
+                 buffer =
+                     atl::choose_replay(Dataset::open(dataset_), replay, first_new,
+                                        options_.split_index, options_.seed, layer_count(model_));
+                 log::info("replay: training on {} new nodes, and on {} of {} old ones ({})",
+                           buffer.new_nodes, buffer.nodes.size(), buffer.old_nodes,
+                           to_string(replay.select));
+               },
+               {"the buffer of old nodes"});
+  share_replay(transport_, buffer);
+  replay_ = std::move(buffer);
+}
+
+void RankJob::apply_replay() {
+  if (!replay_) return;
+  old_rows_ = data_->labelled_rows(Split::kTrain);
+  std::erase_if(old_rows_, [&](LocalId row) {
+    return to_index(data_->host_ids()[static_cast<std::size_t>(to_index(row))]) >=
+           replay_->first_new;
+  });
+  data_->set_split(*backend_, *queue_, transport_,
+                   split_with(*replay_, data_->host_ids(), data_->host_split()));
+  if (replay_->weights.empty()) return;
+  data_->set_node_weights(replay_row_weights(*replay_, *data_, transport_));
+}
+
+void RankJob::weigh_replay() {
+  const ParallelThreads threads(threads_);
+  load_warm_start(*trainer_, options_.warm_start, transport_);
+  match_replay(*replay_, *trainer_, old_rows_);
+  old_rows_ = {};
+  if (transport_.rank() == 0) {
+    log::info("replay: the mean row of the old nodes is {:.3g} from that of all, weighted {:.3g}",
+              replay_->distance[0], replay_->distance[1]);
+  }
+  // Its loss is made for the weights.
+  trainer_.reset();
+  data_->set_node_weights(replay_row_weights(*replay_, *data_, transport_));
+  prepare_trainer();
+}
+
+RankJob::RangeMetrics RankJob::measure_range(ConstMatrixView logits, int epoch,
+                                             const NodeRange& range) {
+  const std::vector<std::uint8_t> whole(data_->host_split().begin(), data_->host_split().end());
+  std::vector<std::uint8_t> inside = whole;
+  for (std::size_t i = 0; i < inside.size(); ++i) {
+    const std::int64_t id = to_index(data_->host_ids()[i]);
+    // Without training nodes, classes might have no weights.
+    if (inside[i] == static_cast<std::uint8_t>(Split::kTrain)) continue;
+    if (id < range.first || id >= range.end) inside[i] = static_cast<std::uint8_t>(Split::kNone);
+  }
+  data_->set_split(*backend_, *queue_, transport_, std::move(inside));
+  const RangeMetrics found{trainer_->measure(epoch, logits, MetricExtent::kChosen),
+                           data_->labelled_in(Split::kTest)};
+  data_->set_split(*backend_, *queue_, transport_, whole);
+  return found;
 }
 
 void RankJob::enter_epoch(int epoch) {

@@ -9,6 +9,7 @@
 #include "datasets/shard.hpp"
 #include "engine/exchange/part_group.hpp"
 #include "engine/training/repartition.hpp"
+#include "engine/training/replay.hpp"
 #include "engine/training/trainer.hpp"
 #include "kernels/kernel_choices.hpp"
 #include "partition/partitioner.hpp"
@@ -41,6 +42,17 @@ class RankJob {
   // go by it.
   void set_learning_rate(double rate);
   std::optional<double> learning_rate() const { return learning_rate_; }  // none: by options
+
+  // The metric of `logits` of the last pass for the nodes of a range of ids. Nothing is trained
+  // afterwards. Collective.
+  struct RangeMetrics {
+    Metrics metrics;  // of valid and test nodes
+    std::int64_t test_nodes = 0;
+  };
+  RangeMetrics measure_range(ConstMatrixView logits, int epoch, const NodeRange& range);
+
+  // The old nodes that are trained on; null: all.
+  const ReplayBuffer* replay() const { return replay_ ? &*replay_ : nullptr; }
 
   Backend& backend() { return *backend_; }
   Queue& queue() { return *queue_; }
@@ -75,6 +87,13 @@ class RankJob {
   Shard shard_of_cut(int number);
   // From shard_ to a trainer that can run. Collective.
   void prepare(std::int64_t model_outputs);
+  // A trainer of data_, with its memory. Collective.
+  void prepare_trainer();
+  // Which old nodes are trained on, and how much they count. Collective.
+  void choose_replay();
+  void weigh_replay();
+  // Lets data_ know. Collective.
+  void apply_replay();
   // The share of all edges that lie inside of a part. Collective.
   double share_of_edges_inside() const;
   // Says what the trainer saves, and how.
@@ -89,6 +108,8 @@ class RankJob {
   std::optional<CutRecord> cut_;              // with --repartition-every: that of the epoch
   std::unique_ptr<Repartition> repartition_;  // in cuts other than the partition
   Json partition_quality_;
+  std::optional<ReplayBuffer> replay_;
+  std::vector<LocalId> old_rows_;  // of this rank, while the buffer is weighted
   Shard shard_;
   int threads_ = 0;
   std::int64_t bytes_at_start_ = 0;  // available to the backend

@@ -21,10 +21,12 @@
 #include "engine/training/judge.hpp"
 #include "engine/training/message_record.hpp"
 #include "engine/training/option_table.hpp"
+#include "engine/training/prediction.hpp"
 #include "engine/training/progress.hpp"
 #include "engine/training/pyg_tensors.hpp"
 #include "engine/training/rank_files.hpp"
 #include "engine/training/run_trace.hpp"
+#include "engine/training/warm_start.hpp"
 
 namespace atl {
 
@@ -79,6 +81,9 @@ class Run {
       fail_option("{}: {}; allowed is the number of an epoch", options_.first_phase_option(),
                   judge_.undefined());
     }
+    if (!options_.warm_start.empty()) {
+      fingerprint_[kWarmStart] = warm_start_checksum(options_.warm_start, transport_);
+    }
     const int start = resume();
     const Json late_metrics = evaluate_late();
     on_all_ranks(transport_, [&] {
@@ -111,6 +116,10 @@ class Run {
     }
     const bool complete = !ended_by_signal();
     if (complete) add_all_metrics(summary);
+    // The weights are those of the best epoch now.
+    if (complete && !options_.sequence.empty()) {
+      summary["sequence"] = sequence_json(job_, options_.sequence, best_.epoch);
+    }
     on_all_ranks(transport_, [&] {
       if (complete) folder_.write("summary.json", readable_json(summary) + "\n");
     });
@@ -135,7 +144,15 @@ class Run {
   // Epochs that are done already. Rank 0 reads the checkpoint for all.
   int resume() {
     if (!options_.resume) {
-      on_all_ranks(transport_, [&] { take_initial_weights(); });
+      if (!options_.warm_start.empty()) {
+        load_warm_start(trainer(), options_.warm_start, transport_);
+      }
+      on_all_ranks(transport_, [&] {
+        if (!options_.warm_start.empty() && transport_.rank() == 0) {
+          say_warm_start(trainer(), options_.warm_start);
+        }
+        take_initial_weights();
+      });
       return 0;
     }
     std::string place;
@@ -438,28 +455,8 @@ class Run {
   // The weights of the best epoch become the run's model.
   void write_model() {
     SafetensorsFile weights = best_.weights;
-    Json metadata = {{"dataset", data().dataset().name},
-                     {"options", fingerprint_},
-                     {"features", trainer().model().features},
-                     {"outputs", trainer().model().outputs},
-                     {"epoch", best_.epoch}};
-    if (reads_relations(trainer().model())) metadata["relations"] = trainer().model().relations;
-    if (reads_edge_features(trainer().model())) {
-      metadata["edge_features"] = trainer().model().edge_features;
-    }
-    if (trains_nodes()) metadata["nodes"] = trainer().model().nodes;
-    if (reads_node_types(trainer().model())) {
-      metadata["node_types"] = trainer().model().node_types;
-      if (!trainer().model().features_by_type.empty()) {
-        metadata["features_by_type"] = trainer().model().features_by_type;
-      }
-    }
-    // Without a task, the labels are classes: a prediction asks the dataset how many a node has.
-    if (const Task task = data().dataset().task;
-        task == Task::kRegression || task == Task::kLinkPrediction) {
-      metadata["task"] = to_string(task);
-    }
-    weights.metadata["atoll"] = metadata.dump(-1, ' ', false, kReplace);
+    weights.metadata["atoll"] =
+        model_metadata(trainer(), fingerprint_, best_.epoch).dump(-1, ' ', false, kReplace);
     folder_.write("model.safetensors", to_safetensors(weights));
   }
 
@@ -503,6 +500,11 @@ class Run {
     summary["wall_seconds"] =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
     summary["layers"] = floats;
+    if (!options_.warm_start.empty()) {
+      summary["warm_start"] = {{"model", warm_start_model(options_.warm_start).string()},
+                               {"checksum", fingerprint_.at(kWarmStart)}};
+    }
+    if (job_.replay() != nullptr) summary["replay"] = to_json(*job_.replay());
     if (!snapshot_ms_.empty()) summary["snapshot_ms_median"] = median(snapshot_ms_);
     if (exchange_mode(options_.exchange).takes_bits())
       summary["bits"] = to_string(options_.message_bits.bits);

@@ -571,7 +571,8 @@ std::string draw_all_classes(const Page& page) {
 
 }  // namespace
 
-std::string make_report(const std::vector<RunRecord>& runs) {
+std::string make_report(const std::vector<RunRecord>& runs,
+                        const std::optional<SequenceMatrix>& sequence) {
   const Page page(runs);
   const std::vector<ComparedOption> options = compare_options(runs);
   std::string legend;
@@ -585,12 +586,13 @@ std::string make_report(const std::vector<RunRecord>& runs) {
       "<title>Atoll: {} {}</title>\n<style>{}{}</style>\n</head>\n<body>\n<h1>Training runs</h1>\n"
       "<p class=\"quiet\">Written by {}. Scores are those of the epoch with the best validation; "
       "times and bytes are medians over the epochs.</p>\n"
-      "<h2>Results</h2>\n{}{}{}{}<h2>Curves</h2>\n<p class=\"legend\">{}</p>\n"
+      "<h2>Results</h2>\n{}{}{}{}{}<h2>Curves</h2>\n<p class=\"legend\">{}</p>\n"
       "<div class=\"charts\">\n{}</div>\n{}{}{}{}{}{}</body>\n</html>\n",
       runs.size(), runs.size() == 1 ? "run" : "runs", kStyle, kChartStyle,
       escape_html(version_line()), draw_dataset_remark(options), draw_results(page),
-      draw_seeds(page, options), draw_differences(page, options), legend, draw_charts(page),
-      draw_metrics(page), draw_all_classes(page), draw_events(page), draw_all_bits(page),
+      sequence ? draw_sequence(*sequence, rows_of(page)) : "", draw_seeds(page, options),
+      draw_differences(page, options), legend, draw_charts(page), draw_metrics(page),
+      draw_all_classes(page), draw_events(page), draw_all_bits(page),
       draw_same_options(page, options), kChartScript);
 }
 

@@ -23,6 +23,8 @@ COMPANY = {
     "schedule": ["--exchange", "one-bit"], "synchronous-every": ["--exchange", "stale"],
     "lr-step-epochs": ["--lr-schedule", "step"], "lr-step-factor": ["--lr-schedule", "step"],
     "offload-folder": ["--memory", "1GiB"], "parts-file": ["--method", "file"], "snapshot-dir": ["--snapshot-every", "1"],
+    "replay": ["--replay-from", "200"], "replay-select": ["--replay", "50", "--replay-from", "200"],
+    "replay-from": ["--replay", "50"], "replay-weights": ["--replay", "50", "--warm-start", "run"],
     "trace": ["--run-dir", "new"], "checkpoint-every": ["--run-dir", "new"],
     "overwrite": ["--run-dir", "run"], "profile": [],
     # As the run was started: its config.toml is read by the one that resumes.
@@ -39,6 +41,8 @@ VALUES = {
     "transport": ("mpi", "auto"), "out": ("one.npy", "two.npy"), "warmup": ("1", "2"),
     "tf32": ("off", "on"), "imbalance": ("0.03", "0.25"), "timeout": ("50", "60"),
     "features": ("trained:4", "trained:8"), "model-file": ("model.toml", "model-2.toml"),
+    "warm-start": ("run", "run-2"), "replay": ("50", "all"), "replay-from": ("100", "200"),
+    "sequence": ("100,200", "100"),
     "init": ("run/model.safetensors", "run-2/model.safetensors"),
     "parameter-groups": ("weight: lr=0.1", "weight: lr=0.2"), "hits-at": ("10", "20"),
     "class-weights": (None, "balanced"), "memory": ("1GiB", "2GiB"),
