@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What atoll.torch costs and gains: tables in Markdown for docs/torch.md.
 
-    torch_bridge.py equality data/arxiv --ranks 1,2,4      # losses against PyTorch Geometric alone
+    torch_bridge.py equality data/arxiv --ranks 1,2,4      # losses against PyTorch Geometric in f64
     torch_bridge.py epoch data/arxiv --epochs 10           # an epoch of one process against it
     torch_bridge.py bytes data/arxiv --ranks 2,4           # bytes per epoch against `atoll train`
     emulated-cluster run python3 tests/benchmarks/torch_bridge.py rank data/arxiv --bits none,4
@@ -80,20 +80,22 @@ def make_model(options, kind, inputs, classes):
 class Alone:
     """Epochs of PyTorch Geometric alone, on the whole graph."""
 
-    def __init__(self, options, kind):
+    def __init__(self, options, kind, double=False):
         import torch
         import atoll
         dataset = atoll.Dataset(options.dataset)
         self.x = torch.from_numpy(dataset.x.copy())
         y = torch.from_numpy(dataset.y.copy()).long()
         self.mask = torch.from_numpy(dataset.train_mask) & (y >= 0)
-        self.y = y[self.mask]
         self.edges = torch.from_numpy(dataset.edge_index)
+        self.y = y[self.mask]
         if options.adjacency == "csr":
             ones = torch.ones(dataset.num_edges)
             self.edges = torch.sparse_csr_tensor(torch.from_numpy(dataset._read("row_ptr").copy()),
                                                  self.edges[0], ones, (len(y), len(y)))
         self.model = make_model(options, kind, dataset.num_features, dataset.num_classes)
+        if double:
+            self.x, self.model = self.x.double(), self.model.double()
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
 
     def epoch(self):
@@ -158,16 +160,18 @@ def in_ranks(options, kind, ranks, bits, epochs):
 
 def show_equality(options):
     ranks = [int(count) for count in options.ranks.split(",")]
-    print("| model | loss of epoch 2, PyG alone | " + " | ".join(f"P = {p}" for p in ranks) + " |")
-    print("|---|---:|" + "---:|" * len(ranks))
+    print("| model | loss of epoch 2, PyG alone in f64 | in f32 | "
+          + " | ".join(f"P = {p}" for p in ranks) + " |")
+    print("|---|---:|" + "---:|" * (1 + len(ranks)))
     for kind in options.models:
-        alone = Alone(options, kind)
-        losses = [alone.epoch()[0] for _ in range(2)]
-        cells = []
-        for count in ranks:
-            found = in_ranks(options, kind, count, "none", 2)["none"]["losses"][1]
-            cells.append(f"{found:.6f} ({found - losses[1]:+.1e})")
-        print(f"| {kind} | {losses[1]:.6f} | " + " | ".join(cells) + " |", flush=True)
+        def second_loss(**ways):
+            alone = Alone(options, kind, **ways)
+            return [alone.epoch()[0] for _ in range(2)][1]
+        exact = second_loss(double=True)
+        losses = [second_loss()]
+        losses += [in_ranks(options, kind, count, "none", 2)["none"]["losses"][1] for count in ranks]
+        cells = [f"{found:.6f} ({found - exact:+.1e})" for found in losses]
+        print(f"| {kind} | {exact:.6f} | " + " | ".join(cells) + " |", flush=True)
 
 
 def show_epoch(options):
