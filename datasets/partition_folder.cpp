@@ -55,41 +55,41 @@ Json dataset_identity(const DatasetInfo& info) {
   return json;
 }
 
-void make_partition(const Dataset& dataset, int parts, const PartitionOptions& options,
-                    const fs::path& folder) {
-  const SteadyTime start = steady_now();
-  const GraphView graph = dataset.graph();
-  const auto split = partition_split(dataset, options);
-  const std::vector<std::int32_t> part_of = [&] {
-    const Activity activity("cutting");
-    return partition_graph(graph, parts, options, split);
-  }();
-  const double partition_seconds = seconds_since(start);
-
+void write_files(const Dataset& dataset, int parts, const PartitionOptions& options,
+                 const fs::path& folder, const MadeCut& cut) {
   AtomicFolder target(folder);
   Json files = Json::object();
   const auto list = [&](const std::string& name) {
     files[name] = describe_file(target.path() / name);
   };
-  LocalGraphBuilder builder(graph, part_of, parts, options.node_order);
+  LocalGraphBuilder builder(dataset.graph(), cut.part_of, parts, options.node_order);
   Activity writing("writing parts", parts);
+  WrittenShard arrays;
   for (int part = 0; part < parts; ++part) {
     writing.advance_to(part);
     const fs::path shard = shard_folder(target.path(), part);
     make_folder(shard);
-    write_shard(shard, dataset, builder.build(part));
+    const WrittenShard written = write_shard(shard, dataset, builder.build(part),
+                                             cut.older.empty() ? nullptr : &cut.older[part]);
+    arrays.files += written.files;
+    arrays.linked += written.linked;
     list(fmt::format("{}/shard.json", shard.filename().string()));
   }
-  write_json(target.path() / "quality.json",
-             to_json(measure_quality(builder, split, normalised_shares(options.weights, parts))));
+  const auto quality = measure_quality(builder, partition_split(dataset, options),
+                                       normalised_shares(options.weights, parts));
+  write_json(target.path() / "quality.json", to_json(quality));
   list("quality.json");
   Json json;
   json["format"] = kShardFormat;
   json["parts"] = parts;
   json["options"] = to_json(options);
   json["dataset"] = dataset_identity(dataset.info());
-  json["partition_seconds"] = partition_seconds;
-  json["total_seconds"] = seconds_since(start);
+  json["partition_seconds"] = cut.seconds;
+  json["total_seconds"] = seconds_since(cut.start);
+  json.update(cut.fields);
+  if (!cut.older.empty()) {
+    json["arrays"] = {{"all", arrays.files}, {"linked", arrays.linked}};
+  }
   json["files"] = files;
   json["checksum"] = list_checksum(files);
   add_seal(json);
@@ -108,29 +108,6 @@ const Json& listed_file(const Json& description, const std::string& name, const 
     fail_input("{}: '{}' is not listed", (folder / "partition.json").string(), name);
   }
   return *found;
-}
-
-// The partition in `folder`, which must be the one that the other arguments describe.
-Partition read_partition(const fs::path& folder, const Dataset& dataset, int parts,
-                         const PartitionOptions& options) {
-  return with_remedy(remedy_for(folder), [&] {
-    Partition partition{folder, read_partition_description(folder), {}};
-    const Json& description = partition.description;
-    require_dataset(description, folder, dataset);
-    const fs::path file = folder / "partition.json";
-    if (json_field<int>(description, "parts", file) != parts ||
-        json_field<Json>(description, "options", file) != to_json(options)) {
-      fail_input("{}: another partition than the folder's name says: {} parts, {}", file.string(),
-                 description.at("parts").dump(), description.at("options").dump());
-    }
-    for (int part = 0; part < parts; ++part) {
-      const std::string shard = fmt::format("{}/shard.json", shard_folder("", part).string());
-      check_file_size(folder / shard, listed_file(description, shard, folder), file);
-    }
-    check_file(folder / "quality.json", listed_file(description, "quality.json", folder), file);
-    partition.quality = read_json(folder / "quality.json");
-    return partition;
-  });
 }
 
 }  // namespace
@@ -191,32 +168,70 @@ void require_dataset(const Json& description, const fs::path& folder, const Data
   }
 }
 
+void prepare_cut(const Dataset& dataset, int parts, const PartitionOptions& options,
+                 const fs::path& folder) {
+  require_writable(folder.parent_path());
+  const GraphSize size{dataset.info().nodes, dataset.info().edges, !dataset.info().directed};
+  const std::int64_t bytes = most_cutting_bytes(size, parts, options);
+  log::info("partitioning {} into {} parts ({}, {}, balance {}); cutting takes up to {} of memory",
+            dataset.info().name, parts, options.method, to_string(options.objective),
+            to_string(options.balance), format_bytes(bytes));
+  if (const std::int64_t available = available_memory_bytes(); bytes > available) {
+    const std::string less = options_for_memory(size, parts, options, available);
+    log::warn("only {} of memory are available{}{}", format_bytes(available),
+              less.empty() ? "" : ", which is enough with ", less);
+  }
+  dataset.validate();  // METIS and the shards trust every id and value
+}
+
+void write_partition(const Dataset& dataset, int parts, const PartitionOptions& options,
+                     const fs::path& folder, const MadeCut& cut) {
+  try {
+    write_files(dataset, parts, options, folder, cut);
+  } catch (const Error&) {
+    // Another process may have put the same partition there first.
+    if (!is_there(folder)) throw;
+  }
+}
+
+Partition read_partition(const fs::path& folder, const Dataset& dataset, int parts,
+                         const PartitionOptions& options) {
+  return with_remedy(remedy_for(folder), [&] {
+    Partition partition{folder, read_partition_description(folder), {}};
+    const Json& description = partition.description;
+    require_dataset(description, folder, dataset);
+    const fs::path file = folder / "partition.json";
+    if (json_field<int>(description, "parts", file) != parts ||
+        json_field<Json>(description, "options", file) != to_json(options)) {
+      fail_input("{}: another partition than the folder's name says: {} parts, {}", file.string(),
+                 description.at("parts").dump(), description.at("options").dump());
+    }
+    for (int part = 0; part < parts; ++part) {
+      const std::string shard = fmt::format("{}/shard.json", shard_folder("", part).string());
+      check_file_size(folder / shard, listed_file(description, shard, folder), file);
+    }
+    check_file(folder / "quality.json", listed_file(description, "quality.json", folder), file);
+    partition.quality = read_json(folder / "quality.json");
+    return partition;
+  });
+}
+
 Partition ensure_partition(const Dataset& dataset, int parts, const PartitionOptions& options) {
   check_partition_options(dataset.info().nodes, parts, options);
   const fs::path folder = partition_folder(dataset, parts, options);
   if (is_there(folder)) {
     dataset.validate_checksums();  // else files edited under their dataset.json go unnoticed
   } else {
-    require_writable(folder.parent_path());
-    const GraphSize size{dataset.info().nodes, dataset.info().edges, !dataset.info().directed};
-    const std::int64_t bytes = most_cutting_bytes(size, parts, options);
-    log::info(
-        "partitioning {} into {} parts ({}, {}, balance {}); cutting takes up to {} of memory",
-        dataset.info().name, parts, options.method, to_string(options.objective),
-        to_string(options.balance), format_bytes(bytes));
-    if (const std::int64_t available = available_memory_bytes(); bytes > available) {
-      const std::string less = options_for_memory(size, parts, options, available);
-      log::warn("only {} of memory are available{}{}", format_bytes(available),
-                less.empty() ? "" : ", which is enough with ", less);
-    }
     const Activity activity(fmt::format("partitioning {}", dataset.info().name));
-    dataset.validate();  // METIS and the shards trust every id and value
-    try {
-      make_partition(dataset, parts, options, folder);
-    } catch (const Error&) {
-      // Another process may have put the same partition there first.
-      if (!is_there(folder)) throw;
+    prepare_cut(dataset, parts, options, folder);
+    MadeCut cut{.part_of = {}, .start = steady_now()};
+    {
+      const Activity cutting("cutting");
+      cut.part_of =
+          partition_graph(dataset.graph(), parts, options, partition_split(dataset, options));
     }
+    cut.seconds = seconds_since(cut.start);
+    write_partition(dataset, parts, options, folder, cut);
   }
   return read_partition(folder, dataset, parts, options);
 }

@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
+#include "base/elapsed.hpp"
 #include "base/json.hpp"
 #include "datasets/dataset.hpp"
 #include "datasets/shard.hpp"
@@ -41,6 +43,27 @@ struct Partition {
 // then Error{kInput} if a file of the dataset is damaged, or the folder there is or belongs to
 // another dataset. One process calls this; the others wait for it.
 Partition ensure_partition(const Dataset& dataset, int parts, const PartitionOptions& options);
+
+// Before a cut: throws Error{kInput} for a folder that can't be written, says how much memory
+// cutting takes, and checks every value of the dataset.
+void prepare_cut(const Dataset& dataset, int parts, const PartitionOptions& options,
+                 const std::filesystem::path& folder);
+
+// A cut, and what is known of how it was made.
+struct MadeCut {
+  std::vector<std::int32_t> part_of;
+  SteadyTime start;                    // when the work on it began
+  double seconds = 0;                  // that the cut alone took
+  Json fields = Json::object();        // of its history, for partition.json
+  std::vector<OlderShard> older = {};  // by part; empty: there are none
+};
+// Writes its partition into `folder`, unless another process has put one there first.
+void write_partition(const Dataset& dataset, int parts, const PartitionOptions& options,
+                     const std::filesystem::path& folder, const MadeCut& cut);
+// The partition that lies there. Throws Error{kInput} if it is damaged or another one than the
+// arguments say.
+Partition read_partition(const std::filesystem::path& folder, const Dataset& dataset, int parts,
+                         const PartitionOptions& options);
 
 // partition.json, its seal and format checked. Throws Error{kInput}.
 Json read_partition_description(const std::filesystem::path& folder);

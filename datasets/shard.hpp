@@ -68,8 +68,19 @@ class Shard {
   std::vector<std::uint8_t> split_rows_;
 };
 
-// Writes the shard of `graph` into `folder` (which exists and is empty).
-void write_shard(const std::filesystem::path& folder, const Dataset& dataset,
-                 const LocalGraph& graph);
+// An intact shard of an older partition. Files of a new one that would hold the same bytes are hard
+// links to its files.
+struct OlderShard {
+  std::filesystem::path folder;
+  Json files;  // as its shard.json lists them
+};
+struct WrittenShard {
+  int files = 0;   // arrays
+  int linked = 0;  // those that are the older shard's
+};
+// Writes the shard of `graph` into `folder` (which exists and is empty). older: null if there is
+// none.
+WrittenShard write_shard(const std::filesystem::path& folder, const Dataset& dataset,
+                         const LocalGraph& graph, const OlderShard* older = nullptr);
 
 }  // namespace atl

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
@@ -30,90 +33,152 @@ Json to_json(const DatasetInfo& info) {
   return json;
 }
 
-// One direction's arrays; the name of each file starts with the direction.
-void write_matrix(const fs::path& folder, const std::string& direction, const DatasetInfo& info,
-                  const LocalMatrix& matrix) {
-  const auto write = [&](const char* name, const auto& values) {
-    write_npy(folder / (direction + "_" + name + ".npy"), values);
-  };
-  write("row_ptr", matrix.csr.row_ptr);
-  write("col_idx", matrix.csr.col_idx);
-  if (info.weighted) write("values", matrix.csr.values);
-  write("split", matrix.split);
-  write("recv_offset", matrix.halo.recv_offset);
-  write("send_offset", matrix.halo.send_offset);
-  write("send_rows", matrix.halo.send_rows);
-  write("halo_ids", matrix.halo_ids);
+// Writes the arrays of one shard, or links those that the older one has.
+class ShardWriter {
+ public:
+  ShardWriter(const fs::path& folder, const DatasetInfo& info, const OlderShard* older)
+      : folder_(folder), info_(info), older_(older) {}
+
+  // One direction's arrays; the name of each file starts with the direction.
+  void write_matrix(const std::string& direction, const LocalMatrix& matrix);
+  void write_edge_arrays(const LocalMatrix& matrix);
+  template <typename T>
+  void write(const std::string& name, const std::vector<T>& values) {
+    write(name, std::span<const T>(values), {static_cast<std::int64_t>(values.size())});
+  }
+  // The rows `ids` of a [*, columns] array.
+  template <typename T>
+  void write_rows(const std::string& name, std::span<const T> values, std::int64_t columns,
+                  std::span<const GlobalId> ids, bool is_matrix);
+  void write_splits(const Dataset& dataset, std::span<const GlobalId> ids);
+  // {name: size and checksum} of every array, by name.
+  Json files() const {
+    Json files = Json::object();
+    for (const auto& [name, entry] : files_) files[name] = entry;
+    return files;
+  }
+  WrittenShard counts() const { return {static_cast<int>(files_.size()), linked_}; }
+
+ private:
+  template <typename T>
+  void write(const std::string& name, std::span<const T> values, std::vector<std::int64_t> shape) {
+    write_pieces<T>(name, std::move(shape), [&](const auto& take) { take(values); });
+  }
+  // pieces(take) calls take(span) for all values, in order; it is called up to twice.
+  template <typename T, typename Pieces>
+  void write_pieces(const std::string& name, std::vector<std::int64_t> shape,
+                    const Pieces& pieces) {
+    const std::string file = name + ".npy";
+    if (older_ != nullptr && older_->files.contains(file) &&
+        same_as_older<T>(older_->folder / file, shape, pieces) && link(file)) {
+      files_[file] = older_->files.at(file);
+      ++linked_;
+      return;
+    }
+    NpyWriter writer(folder_ / file, npy_descr<T>(), std::move(shape));
+    pieces([&](std::span<const T> piece) { writer.write(piece); });
+    writer.close();
+    files_[file] = describe_file(folder_ / file);
+  }
+  template <typename T, typename Pieces>
+  static bool same_as_older(const fs::path& path, const std::vector<std::int64_t>& shape,
+                            const Pieces& pieces) {
+    const NpyFile older(path);
+    if (!older.is(npy_descr<T>()) || older.header().shape != shape) return false;
+    auto rest = std::as_bytes(older.values<T>());
+    bool same = true;
+    pieces([&](std::span<const T> piece) {
+      const auto bytes = std::as_bytes(piece);
+      same = same && (bytes.empty() || std::memcmp(bytes.data(), rest.data(), bytes.size()) == 0);
+      rest = rest.subspan(bytes.size());
+    });
+    return same;
+  }
+  // Folders on other disks and files of other users can't be linked: then the array is written.
+  bool link(const std::string& file) const {
+    std::error_code error;
+    const fs::path path = older_->folder / file;
+    if (!fs::is_regular_file(fs::symlink_status(path, error))) return false;
+    fs::create_hard_link(path, folder_ / file, error);
+    return !error;
+  }
+
+  const fs::path& folder_;
+  const DatasetInfo& info_;
+  const OlderShard* older_;
+  std::map<std::string, Json> files_;
+  int linked_ = 0;
+};
+
+void ShardWriter::write_matrix(const std::string& direction, const LocalMatrix& matrix) {
+  const std::string prefix = direction + "_";
+  write(prefix + "row_ptr", matrix.csr.row_ptr);
+  write(prefix + "col_idx", matrix.csr.col_idx);
+  if (info_.weighted) write(prefix + "values", matrix.csr.values);
+  write(prefix + "split", matrix.split);
+  write(prefix + "recv_offset", matrix.halo.recv_offset);
+  write(prefix + "send_offset", matrix.halo.send_offset);
+  write(prefix + "send_rows", matrix.halo.send_rows);
+  write(prefix + "halo_ids", matrix.halo_ids);
 }
 
-void write_edge_arrays(const fs::path& folder, const DatasetInfo& info, const LocalMatrix& matrix) {
-  if (info.relations > 0) write_npy(folder / "forward_edge_types.npy", matrix.edge_types);
-  if (info.edge_features > 0) {
-    write_npy<float>(folder / "forward_edge_features.npy", matrix.edge_features,
-                     {matrix.csr.view().nnz(), info.edge_features});
+void ShardWriter::write_edge_arrays(const LocalMatrix& matrix) {
+  if (info_.relations > 0) write("forward_edge_types", matrix.edge_types);
+  if (info_.edge_features > 0) {
+    write("forward_edge_features", std::span<const float>(matrix.edge_features),
+          {matrix.csr.view().nnz(), info_.edge_features});
   }
 }
 
-// The rows `ids` of a [*, columns] array.
 template <typename T>
-void write_rows(const fs::path& path, std::span<const T> values, std::int64_t columns,
-                std::span<const GlobalId> ids, bool is_matrix) {
+void ShardWriter::write_rows(const std::string& name, std::span<const T> values,
+                             std::int64_t columns, std::span<const GlobalId> ids, bool is_matrix) {
   std::vector<std::int64_t> shape{static_cast<std::int64_t>(ids.size())};
   if (is_matrix) shape.push_back(columns);
-  NpyWriter writer(path, npy_descr<T>(), std::move(shape));
-  for (const GlobalId id : ids) writer.write(values.subspan(to_index(id) * columns, columns));
-  writer.close();
+  write_pieces<T>(name, std::move(shape), [&](const auto& take) {
+    for (const GlobalId id : ids) take(values.subspan(to_index(id) * columns, columns));
+  });
 }
 
-void write_splits(const fs::path& path, const Dataset& dataset, std::span<const GlobalId> ids) {
-  const std::int64_t splits = dataset.info().splits;
-  NpyWriter writer(path, npy_descr<std::uint8_t>(),
-                   {splits, static_cast<std::int64_t>(ids.size())});
+void ShardWriter::write_splits(const Dataset& dataset, std::span<const GlobalId> ids) {
   std::vector<std::uint8_t> local(ids.size());
-  for (std::int64_t k = 0; k < splits; ++k) {
-    const auto split = dataset.split(k);
-    std::ranges::transform(ids, local.begin(), [&](GlobalId id) { return split[to_index(id)]; });
-    writer.write(std::span<const std::uint8_t>(local));
-  }
-  writer.close();
-}
-
-// {name: size and checksum} of every array that was written, by name.
-Json describe_arrays(const fs::path& folder) {
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::ranges::sort(names);
-  Json files = Json::object();
-  for (const std::string& name : names) files[name] = describe_file(folder / name);
-  return files;
+  write_pieces<std::uint8_t>(
+      "split", {info_.splits, static_cast<std::int64_t>(ids.size())}, [&](const auto& take) {
+        for (std::int64_t k = 0; k < info_.splits; ++k) {
+          const auto split = dataset.split(k);
+          std::ranges::transform(ids, local.begin(),
+                                 [&](GlobalId id) { return split[to_index(id)]; });
+          take(std::span<const std::uint8_t>(local));
+        }
+      });
 }
 
 }  // namespace
 
-void write_shard(const fs::path& folder, const Dataset& dataset, const LocalGraph& graph) {
+WrittenShard write_shard(const fs::path& folder, const Dataset& dataset, const LocalGraph& graph,
+                         const OlderShard* older) {
   const DatasetInfo& info = dataset.info();
-  write_matrix(folder, "forward", info, graph.forward);
-  write_edge_arrays(folder, info, graph.forward);
-  if (!graph.symmetric) write_matrix(folder, "backward", info, graph.backward);
-  write_npy(folder / "inner_ids.npy", graph.inner_ids);
-  write_npy(folder / "in_degree.npy", graph.in_degree);
-  if (!graph.symmetric) write_npy(folder / "out_degree.npy", graph.out_degree);
-  write_npy(folder / "has_self_loop.npy", graph.has_self_loop);
-  if (info.node_types > 0) write_npy(folder / "node_types.npy", graph.node_types);
+  ShardWriter writer(folder, info, older);
+  writer.write_matrix("forward", graph.forward);
+  writer.write_edge_arrays(graph.forward);
+  if (!graph.symmetric) writer.write_matrix("backward", graph.backward);
+  writer.write("inner_ids", graph.inner_ids);
+  writer.write("in_degree", graph.in_degree);
+  if (!graph.symmetric) writer.write("out_degree", graph.out_degree);
+  writer.write("has_self_loop", graph.has_self_loop);
+  if (info.node_types > 0) writer.write("node_types", graph.node_types);
   const std::span<const GlobalId> ids = graph.inner_ids;
   if (info.features > 0) {
-    write_rows(folder / "features.npy", dataset.features(), info.features, ids, true);
+    writer.write_rows("features", dataset.features(), info.features, ids, true);
   }
   if (info.classes > 0 && info.task == Task::kMultiLabel) {
-    write_rows(folder / "labels.npy", dataset.multi_labels(), info.classes, ids, true);
+    writer.write_rows("labels", dataset.multi_labels(), info.classes, ids, true);
   } else if (info.classes > 0 && info.task == Task::kRegression) {
-    write_rows(folder / "labels.npy", dataset.real_labels(), info.classes, ids, true);
+    writer.write_rows("labels", dataset.real_labels(), info.classes, ids, true);
   } else if (info.classes > 0) {
-    write_rows(folder / "labels.npy", dataset.labels(), 1, ids, false);
+    writer.write_rows("labels", dataset.labels(), 1, ids, false);
   }
-  if (info.splits > 0) write_splits(folder / "split.npy", dataset, ids);
+  if (info.splits > 0) writer.write_splits(dataset, ids);
 
   Json json;
   json["format"] = kShardFormat;
@@ -123,8 +188,9 @@ void write_shard(const fs::path& folder, const Dataset& dataset, const LocalGrap
   json["central"] = graph.central;
   json["symmetric"] = graph.symmetric;
   json["dataset"] = to_json(info);
-  json["files"] = describe_arrays(folder);
+  json["files"] = writer.files();
   write_json(folder / "shard.json", json);
+  return writer.counts();
 }
 
 }  // namespace atl

@@ -8,6 +8,7 @@
 
 #include "base/memory.hpp"
 #include "datasets/partition_folder.hpp"
+#include "datasets/partition_growth.hpp"
 #include "datasets/partition_list.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
@@ -22,6 +23,8 @@ namespace {
 struct PartitionArguments {
   std::string dataset;
   std::optional<int> parts;
+  std::string from;
+  double drift = kUsualDrift;
   bool list = false;
   bool prune = false;
   bool dry_run = false;
@@ -78,16 +81,31 @@ void run_prune(const Dataset& dataset, const PartitionOptions& options, bool dry
              removed == 1 ? "" : "s", format_bytes(bytes));
 }
 
+// How a partition grew, and whether it is one that --from found there already.
+void print_growth(const Partition& partition, bool from) {
+  const auto steps = growth_steps(partition.description, partition.folder / "partition.json");
+  if (!steps.empty()) {
+    fmt::print("{}{}\n", to_text(steps.back()),
+               steps.size() > 1 ? fmt::format("; step {}", steps.size()) : "");
+  } else if (from) {
+    fmt::print("cut from nothing before; remove the folder to let it grow from --from\n");
+  }
+}
+
 void run_partition(const PartitionArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   const Dataset dataset = Dataset::open(arguments.dataset);
   const PartitionOptions options = arguments.flags.resolve(arguments.seed, arguments.split_index);
   if (arguments.list) return run_list(dataset, options, arguments.json);
   if (arguments.prune) return run_prune(dataset, options, arguments.dry_run);
-  if (!arguments.parts) {
-    fail_option("--parts is required, or --list, or --prune; see atoll partition --help");
+  if (!arguments.parts && arguments.from.empty()) {
+    fail_option("--parts is required, or --from, --list or --prune; see atoll partition --help");
   }
-  const auto [folder, partition, quality] = ensure_partition(dataset, *arguments.parts, options);
+  const Partition made =
+      arguments.from.empty()
+          ? ensure_partition(dataset, *arguments.parts, options)
+          : grow_partition(dataset, arguments.parts, options, arguments.from, arguments.drift);
+  const auto& [folder, partition, quality] = made;
   const PartitionQuality figures = parse_quality(quality, folder / "quality.json");
   if (!arguments.shape_out.empty()) {
     write_json(arguments.shape_out, to_json(shape_of(dataset.info(), options, figures)));
@@ -104,6 +122,7 @@ void run_partition(const PartitionArguments& arguments) {
                rows_between(options.islands, figures.forward_rows),
                rows_between(options.islands, figures.backward_rows));
   }
+  print_growth(made, !arguments.from.empty());
   fmt::print("cut in {:.2f} s, {:.2f} s with shards; in {}\n",
              json_field<double>(partition, "partition_seconds", folder / "partition.json"),
              json_field<double>(partition, "total_seconds", folder / "partition.json"),
@@ -125,6 +144,7 @@ void add_partition_command(CLI::App& app) {
       "  atoll partition data/huge --parts 64 --method communities\n"
       "  atoll partition data/arxiv --parts 4 --method file --parts-file parts.npy   (made "
       "elsewhere)\n"
+      "  atoll partition data/grown --from data/arxiv --parts 4   (which is larger since)\n"
       "  atoll partition data/arxiv --list\n"
       "  atoll partition data/arxiv --prune --dry-run");
   const auto arguments = std::make_shared<PartitionArguments>();
@@ -143,6 +163,21 @@ void add_partition_command(CLI::App& app) {
               "what interrupted cuts left")
           ->excludes(parts)
           ->excludes(list);
+  CLI::Option* from =
+      command
+          ->add_option("--from", arguments->from,
+                       "Extend this partition of the dataset before it grew: its folder, or that "
+                       "dataset's, which has one with these options. Nodes kept their ids; new "
+                       "ones follow")
+          ->type_name("DIR")
+          ->excludes(list)
+          ->excludes(prune);
+  command
+      ->add_option("--drift", arguments->drift,
+                   "With --from: cut anew above so many times the halo rows that a fresh cut is "
+                   "expected to have")
+      ->check(CLI::Range(1.0, 100.0))
+      ->needs(from);
   command->add_flag("--dry-run", arguments->dry_run, "With --prune: say what it would remove")
       ->needs(prune);
   add_partition_flags(*command, arguments->flags);

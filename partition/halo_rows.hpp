@@ -87,6 +87,10 @@ class HaloRows {
   HaloRows(std::span<const Nets> directions, std::span<std::int32_t> part_of, int parts);
 
   std::int64_t rows() const;  // counted anew
+  // Per part, how many rows of the node's nets have pins there: what it saves to lie beside them.
+  std::span<const std::int32_t> near(std::int32_t node) const {
+    return std::span(near_).subspan(static_cast<std::int64_t>(node) * parts_, parts_);
+  }
   bool may_gain(std::int32_t node) const;
   Proposal best(std::int32_t node, const PartLoads& loads, bool any) const;
   void move(std::int32_t node, int to);
@@ -94,9 +98,6 @@ class HaloRows {
  private:
   std::int32_t& near(std::int32_t node, int part) {
     return near_[static_cast<std::int64_t>(node) * parts_ + part];
-  }
-  std::span<const std::int32_t> near(std::int32_t node) const {
-    return std::span(near_).subspan(static_cast<std::int64_t>(node) * parts_, parts_);
   }
 
   std::span<const Nets> directions_;

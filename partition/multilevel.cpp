@@ -46,6 +46,24 @@ class CommunityPartitioner : public Partitioner {
 
 }  // namespace
 
+GraphLevel finest_level(const PartitionProblem& problem) {
+  const CsrView in{problem.graph.in_edges.row_ptr, problem.graph.in_edges.col_idx, {}};
+  return {in, out_edges(problem), {}, problem.node_weights, problem.constraints};
+}
+
+std::vector<Nets> nets_of(const PartitionProblem& problem) {
+  const GraphLevel graph = finest_level(problem);
+  if (problem.graph.symmetric) return {{graph.edges, graph.edges, /*with_itself=*/true}};
+  return {{graph.reversed, graph.edges, /*with_itself=*/true},
+          {graph.edges, graph.reversed, /*with_itself=*/true}};
+}
+
+std::vector<double> load_limits(const PartitionProblem& problem, double imbalance) {
+  std::vector<double> limits = load_shares(problem);
+  for (double& limit : limits) limit *= 1 + imbalance;
+  return limits;
+}
+
 std::int64_t Multilevel::nodes_of_last_level(int parts) {
   constexpr std::int64_t kNodes = 5000;
   constexpr std::int64_t kNodesPerPart = 64;
@@ -54,23 +72,9 @@ std::int64_t Multilevel::nodes_of_last_level(int parts) {
 
 Multilevel::Multilevel(const PartitionProblem& problem, Effort effort)
     : problem_(problem), effort_(effort), last_level_(nodes_of_last_level(problem.parts)) {
-  const CsrView in{problem.graph.in_edges.row_ptr, problem.graph.in_edges.col_idx, {}};
-  finest_ = {in, out_edges(problem), {}, problem.node_weights, problem.constraints};
+  finest_ = finest_level(problem);
   detailed_ = detailed(finest_.entries());
   compared_ = compared(finest_.entries());
-}
-
-std::vector<double> Multilevel::limits(double imbalance) const {
-  std::vector<double> limits = load_shares(problem_);
-  for (double& limit : limits) limit *= 1 + imbalance;
-  return limits;
-}
-
-std::vector<Nets> Multilevel::nets() const {
-  const CsrView in = finest_.edges;
-  if (problem_.graph.symmetric) return {{in, in, /*with_itself=*/true}};
-  const CsrView out = finest_.reversed;
-  return {{out, in, /*with_itself=*/true}, {in, out, /*with_itself=*/true}};
 }
 
 std::vector<std::int32_t> Multilevel::cut(bool climb) const {
@@ -118,7 +122,7 @@ std::vector<ContractedNets> Multilevel::contracted_rows(
     const std::vector<Level>& levels, std::span<const std::int32_t> community_of) const {
   std::vector<ContractedNets> contracted;
   if (levels.empty()) {
-    for (const Nets& of : nets()) {
+    for (const Nets& of : nets_of(problem_)) {
       contracted.push_back(contract_nets(of.pins, of.with_itself, {}, community_of));
     }
   } else {
@@ -198,8 +202,8 @@ void Multilevel::improve(const Level& level, std::span<std::int32_t> part_of, Se
   const LevelNets nets(level);
   HaloRows rows(nets.directions(), part_of, problem_.parts);
   const double room = search == Search::kLooseClimb ? kLoosely : 1;
-  PartLoads loads(problem_.constraints, graph.node_weights, limits(room * problem_.imbalance),
-                  part_of);
+  PartLoads loads(problem_.constraints, graph.node_weights,
+                  load_limits(problem_, room * problem_.imbalance), part_of);
   const double least = effort_.least_gain * static_cast<double>(rows.rows());
   Descent(rows, loads, part_of).run(0);
   if (search != Search::kDescent)
@@ -214,7 +218,7 @@ void Multilevel::descend_cut(const GraphLevel& graph, std::span<std::int32_t> pa
 
 template <typename Use>
 auto Multilevel::with_rows(std::span<std::int32_t> part_of, const Use& use) const {
-  const std::vector<Nets> directions = nets();
+  const std::vector<Nets> directions = nets_of(problem_);
   HaloRows rows(directions, part_of, problem_.parts);
   PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);
   return use(rows, loads);
@@ -222,7 +226,7 @@ auto Multilevel::with_rows(std::span<std::int32_t> part_of, const Use& use) cons
 
 std::int64_t Multilevel::rows(std::span<const std::int32_t> part_of) const {
   std::int64_t sum = 0;
-  for (const Nets& of : nets()) {
+  for (const Nets& of : nets_of(problem_)) {
     std::vector<std::int64_t> seen(static_cast<std::size_t>(problem_.parts), -1);  // last net there
     for (std::int64_t n = 0; n < of.pins.rows(); ++n) {
       of.for_each_pin(static_cast<std::int32_t>(n), [&](std::int32_t pin) {
@@ -279,7 +283,7 @@ void Multilevel::refine(std::span<std::int32_t> part_of) const {
 // Searches as well would take 20 times as long for another 1 % of the rows between islands.
 void Multilevel::refine_islands(std::span<std::int32_t> part_of) const {
   const Activity activity("improving the cut between islands");
-  const std::vector<Nets> directions = nets();
+  const std::vector<Nets> directions = nets_of(problem_);
   IslandPrices prices(problem_.islands);
   PricedRows rows(directions, part_of, problem_.parts, prices);
   PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);
@@ -292,7 +296,7 @@ void Multilevel::even_out(std::span<std::int32_t> part_of) const {
   if (!detailed_ || problem_.objective != PartitionObjective::kVolume) return;
   constexpr std::array kPressures = {1, 1, 2, 2, 1, 4, 4, 1, 8, 8, 1};
   const Activity activity("evening out what parts send and receive");
-  const std::vector<Nets> directions = nets();
+  const std::vector<Nets> directions = nets_of(problem_);
   PeakPrices prices(directions.size(), problem_.parts);
   PricedRows rows(directions, part_of, problem_.parts, prices);
   PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);

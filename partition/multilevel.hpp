@@ -12,6 +12,13 @@
 
 namespace atl {
 
+// The graph of a problem as the finest level, and the halo rows of its nodes by direction; one
+// where both are the same. Views of the problem, which outlives them.
+GraphLevel finest_level(const PartitionProblem& problem);
+std::vector<Nets> nets_of(const PartitionProblem& problem);
+// (1 + imbalance) * share of every quantity, [parts, constraints].
+std::vector<double> load_limits(const PartitionProblem& problem, double imbalance);
+
 class Multilevel {
  public:
   // Below this many stored edges every level knows the halo rows of the whole graph, and cuts are
@@ -99,11 +106,7 @@ class Multilevel {
   // Coarsens inside the cells, each of which lies in one part, and improves on the way back.
   void cycle(std::span<std::int32_t> part_of, std::vector<std::int32_t> cells, Search search,
              std::uint64_t seed) const;
-  // (1 + imbalance) * share of every quantity, [parts, constraints].
-  std::vector<double> limits() const { return limits(problem_.imbalance); }
-  std::vector<double> limits(double imbalance) const;
-  // The halo rows of the graph's own nodes, by direction; one where both are the same.
-  std::vector<Nets> nets() const;
+  std::vector<double> limits() const { return load_limits(problem_, problem_.imbalance); }
   std::vector<ContractedNets> contracted_rows(const std::vector<Level>& levels,
                                               std::span<const std::int32_t> community_of) const;
 

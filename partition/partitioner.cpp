@@ -96,12 +96,15 @@ std::unique_ptr<Partitioner> make_partitioner(const PartitionOptions& options) {
   return find_method(options.method)->make(options);
 }
 
+int cutting_threads(std::int64_t nodes) {
+  constexpr std::int64_t kThreadedNodes = 20'000;
+  return nodes < kThreadedNodes ? 1 : parallel_threads();
+}
+
 std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           const PartitionOptions& options,
                                           std::span<const std::uint8_t> split) {
-  // Waking threads costs small graphs more than they save.
-  constexpr std::int64_t kThreadedNodes = 20'000;
-  const ParallelThreads threads(graph.nodes() < kThreadedNodes ? 1 : parallel_threads());
+  const ParallelThreads threads(cutting_threads(graph.nodes()));
   const auto partitioner = make_partitioner(options);
   PartitionProblem problem = make_partition_problem(graph, parts, options, split);
   if (parts == 1) return std::vector<std::int32_t>(graph.nodes(), 0);

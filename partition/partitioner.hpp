@@ -171,6 +171,9 @@ std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           const PartitionOptions& options,
                                           std::span<const std::uint8_t> split);
 
+// Threads that cut a graph of so many nodes: waking others costs small graphs more than they save.
+int cutting_threads(std::int64_t nodes);
+
 // Facts known of a graph before it is read.
 struct GraphSize {
   std::int64_t nodes;

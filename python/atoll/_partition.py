@@ -93,6 +93,13 @@ class Partition:
         return result
 
     @property
+    def growth(self):
+        """How a cut with from_ came about since the graph was cut first: a list with a dictionary for
+        each step, the last one its own. Its `cut` is "extended", "quick" or "anew". Empty without
+        from_."""
+        return self._json("partition.json").get("from", [])
+
+    @property
     def made_by(self):
         """Who made the cut and how: method, seed, ...; of another package also its name and version,
         preset, objective and threads. It is kept beside the partition."""
@@ -124,10 +131,10 @@ def _place(dataset, options):
     return os.path.abspath(options.get("parts_dir") or os.path.join(dataset.path, "parts"))
 
 
-def _by_engine(dataset, parts, options, threads):
-    """A Partition of `atoll partition`."""
+def _by_engine(dataset, parts, options, threads, growth=()):
+    """A Partition of `atoll partition`; growth: words that say what it grows from."""
     words = [_program.program_path(), "partition", dataset.path, f"--parts={parts}", "--json",
-             *_program.option_words("partition", options)]
+             *_program.option_words("partition", options), *growth]
     place = _place(dataset, options)
     before = set(os.listdir(place)) if os.path.isdir(place) else set()
     command = _program.MeasuredProcess(
@@ -275,7 +282,18 @@ def _threads():
     return int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
 
 
-def partition(dataset, parts, method="auto", *, seed=1, threads=None, preset=None, **options):
+def _growth_words(from_, drift):
+    """The words of --from and --drift."""
+    if from_ is None:
+        if drift is not None:
+            raise InputError(f"drift: {drift!r} found without from_; allowed with it only")
+        return []
+    place = from_.path if isinstance(from_, Dataset) else os.fspath(from_)
+    return _program.option_words("partition", {"from": os.path.abspath(place), "drift": drift})
+
+
+def partition(dataset, parts, method="auto", *, seed=1, threads=None, preset=None, from_=None,
+              drift=None, **options):
     """Cuts a dataset into parts, one per rank, and returns a Partition. Options that name a cut that
     is there already find it.
 
@@ -287,6 +305,10 @@ def partition(dataset, parts, method="auto", *, seed=1, threads=None, preset=Non
     seed: for everything that is drawn at random.
     threads: for the cut. None: OMP_NUM_THREADS, or all cores.
     preset: of the other packages; see docs/partition.md.
+    from_: a Partition of the dataset before it grew (or its path, or that dataset, which has one with
+        these options): it is extended, or the dataset is cut anew if that is much better; see
+        docs/growing.md. `partition.growth` says what was done.
+    drift: with from_, how many times the halo rows of a fresh cut it may have. None: 1.1.
     options: those of `atoll partition`, with _ instead of -: balance="nodes", weights=[2, 1, 1],
         refine="strong", ... refine="on" or "strong" also improves the cut of another package.
 
@@ -296,13 +318,18 @@ def partition(dataset, parts, method="auto", *, seed=1, threads=None, preset=Non
                for name, value in options.items() if value is not None}
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise InputError(f"threads: {threads!r} found; allowed are whole numbers from 1 on")
+    growth = _growth_words(from_, drift)
     if method in _other_cuts.METHODS:
+        if growth:
+            raise InputError(f"from_: {from_!r} found with method {method!r}; allowed with Atoll's own "
+                             "methods")
         return _by_others(dataset, method, parts, seed, threads, preset, options)
     if preset is not None:
         raise InputError(f"preset: {preset!r} found with method {method!r}; allowed with "
                          f"{', '.join(_other_cuts.METHODS)}")
     try:
-        made, _ = _by_engine(dataset, parts, {**options, "method": method, "seed": seed}, threads)
+        made, _ = _by_engine(dataset, parts, {**options, "method": method, "seed": seed}, threads,
+                             growth)
     except InputError as error:
         text = str(error)
         if not text.startswith(f"method: {method} not in {{"):

@@ -119,6 +119,30 @@ class OwnCutsTest(WorkFolder):
             np.testing.assert_array_equal(made.part_of, part_of)
         self.assertEqual(len(os.listdir(os.path.dirname(made.path))), 2)
 
+    def test_grows(self):
+        new = graph(name="grown")
+        source, target = new.edge_index
+        inside = (source < NODES - 40) & (target < NODES - 40)
+        old = atoll.Dataset.from_arrays(np.stack([source, target])[:, inside],
+                                        new.x[:NODES - 40], new.y[:NODES - 40], directed=False,
+                                        split="0.6,0.2,0.2", path="old")
+        before = atoll.partition(old, 2)
+        self.assertEqual(before.growth, [])
+        grown = atoll.partition(new, 2, from_=before, drift=50)
+        step, = grown.growth
+        self.assertEqual((step["cut"], step["nodes"], step["drift"]), ("extended", NODES - 40, 50))
+        self.assertEqual(step["partition"], os.path.basename(before.path))
+        self.assertEqual((grown.part_of[:NODES - 40] != before.part_of).sum(), step["moved"])
+        self.assertEqual(atoll.train(new, "gcn", partition=grown, **QUICK)
+                         .summary["ranks"], 2)
+        for arguments, word in (({"drift": 2}, "drift: 2 found without from_"),
+                                ({"from_": before, "balance": "nodes"}, "balance"),
+                                ({"from_": before, "drift": 0.5}, "drift")):
+            with self.assertRaisesRegex(atoll.InputError, word):
+                atoll.partition(new, 2, seed=9, **arguments)
+        with self.assertRaisesRegex(atoll.InputError, "from_: .* allowed with Atoll's own methods"):
+            atoll.partition(new, 2, "kaminpar", from_=old)
+
     def test_bad_input(self):
         dataset = graph()
         for arguments, message in (
