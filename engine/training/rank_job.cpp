@@ -9,9 +9,11 @@
 #include "base/memory.hpp"
 #include "base/parallel.hpp"
 #include "base/progress.hpp"
+#include "datasets/neighbourhood.hpp"
 #include "datasets/partition_folder.hpp"
 #include "datasets/whole_graph.hpp"
 #include "engine/exchange/rank_map.hpp"
+#include "engine/program/needed_rows.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/backend_of_rank.hpp"
 #include "engine/training/calibration.hpp"
@@ -72,14 +74,15 @@ std::int64_t device_bytes_of(const Shard& shard, DType dtype) {
 
 RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                  const PartitionOptions& partition, const TrainOptions& options,
-                 std::int64_t model_outputs)
+                 std::int64_t model_outputs, std::vector<GlobalId> chosen)
     : transport_(transport),
       dataset_(dataset),
       partition_(partition),
       model_(options.model),
       options_(options),
+      chosen_(std::move(chosen)),
       map_(rank_map(options.group_ranks, transport)),
-      shard_(shard_of_rank(/*training=*/model_outputs == 0)),
+      shard_(shard_of_rank(model_outputs)),
       threads_(threads_per_rank(transport, options.threads)) {
   const Activity activity("preparing", 0, transport.rank() == 0);
   BackendOptions settings;
@@ -133,7 +136,8 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   }
 }
 
-Shard RankJob::shard_of_rank(bool training) {
+Shard RankJob::shard_of_rank(std::int64_t model_outputs) {
+  const bool training = model_outputs == 0;
   std::string folder;
   std::string checksum;
   Shard shard;
@@ -149,6 +153,10 @@ Shard RankJob::shard_of_rank(bool training) {
         check_repartition(options_, partition_, dataset.info().task);
     } else {
       dataset.require_predictable(options_.split_index, options_.model.trains_nodes());
+    }
+    if (!chosen_.empty()) {
+      shard = shard_of_chosen(dataset, model_outputs);
+      return;
     }
     // Features of a partition are mapped, so that memory need not hold them.
     if (transport_.size() == 1 && !has_partition(dataset, 1, partition_) &&
@@ -170,6 +178,24 @@ Shard RankJob::shard_of_rank(bool training) {
   const int part = map_.part_of(transport_.rank());
   on_all_ranks(transport_, [&] { shard = open_shard(folder, part, checksum); }, {"the shard"});
   return shard;
+}
+
+Shard RankJob::shard_of_chosen(const Dataset& dataset, std::int64_t model_outputs) const {
+  ATOLL_ASSERT(transport_.size() == 1, "{} ranks", transport_.size());
+  const DatasetInfo& info = dataset.info();
+  const ModelConfig model =
+      model_.sized(info.features, model_outputs, 1, info.relations, info.edge_features,
+                   info.node_types, info.features_by_type, info.nodes);
+  const NeededRows needed = needed_rows(model_program(model, Pass::kEvaluation));
+  if (needed.counts_out_edges && info.directed) {
+    fail_option(
+        "--nodes: attention multiplies rows by roots of degrees (--attention-norm symmetric), and "
+        "{} is "
+        "directed, so that out-degrees are known of the whole graph alone; predict all nodes",
+        dataset.folder().string());
+  }
+  // The edges of the farthest nodes are those that they send along, in a graph that is symmetric.
+  return neighbourhood(dataset, chosen_, needed.most + (needed.counts_out_edges ? 1 : 0));
 }
 
 void RankJob::prepare(std::int64_t model_outputs) {
@@ -268,7 +294,7 @@ void RankJob::enter_cut(int number) {
 Shard RankJob::shard_of_cut(int number) {
   Shard shard;
   if (number == 0) {
-    shard = shard_of_rank(/*training=*/true);
+    shard = shard_of_rank(/*model_outputs=*/0);
   }
   on_all_ranks(transport_,
                [&] {

@@ -441,6 +441,7 @@ class Run {
   void write_model() {
     SafetensorsFile weights = best_.weights;
     Json metadata = {{"dataset", data().dataset().name},
+                     {"dataset_nodes", data().dataset().nodes},
                      {"options", fingerprint_},
                      {"features", trainer().model().features},
                      {"outputs", trainer().model().outputs},
