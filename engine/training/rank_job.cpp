@@ -43,10 +43,9 @@ void check_repartition(const TrainOptions& train, const PartitionOptions& partit
 
 void check_blocks_of(const TrainOptions& train, Task task) {
   if (!train.blocks.any() || task != Task::kLinkPrediction) return;
-  fail_option(
-      "--blocks {}: the task is {}, whose edges to be predicted lie across blocks; allowed with "
-      "the other tasks",
-      to_string(train.blocks.count), to_string(task));
+  fail_option("{}: the task is {}, whose edges to be predicted {}; allowed with the other tasks",
+              train.blocks.option(), to_string(task),
+              train.blocks.deals() ? "lie across blocks" : "are split, and not its nodes");
 }
 
 // --threads, else OMP_NUM_THREADS, else an even share of the cores that this rank may run on.
@@ -97,9 +96,8 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     }
     if (options.blocks.any() && !backend_->host_accessible()) {
       fail_option(
-          "--blocks {}: backend {} found, and blocks are made on the host; allowed are cpu "
-          "and reference",
-          to_string(options.blocks.count), backend_->name());
+          "{}: backend {} found, and blocks are made on the host; allowed are cpu and reference",
+          options.blocks.option(), backend_->name());
     }
     bytes_at_start_ = backend_->available_bytes();
     queue_ = backend_->make_queue();
@@ -216,7 +214,7 @@ void RankJob::prepare(std::int64_t model_outputs) {
     }
     if (options_.blocks.any() && model_outputs == 0) {
       data_->set_dealing(BlockDealing(transport_, dataset_, data_->graph(), options_.blocks,
-                                      options_.seed, partition_.parts_dir));
+                                      options_.seed, partition_.parts_dir, options_.split_index));
     }
     if (options_.coverage_weights && repartition_ != nullptr) {
       data_->set_node_weights(repartition_->coverage(data_->graph()));
