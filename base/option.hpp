@@ -111,6 +111,8 @@ struct Option {
   // runs from before it stay as they are.
   std::function<bool(const Config&)> recorded = nullptr;
   PlanRole plan = PlanRole::kNone;
+  // Its value where a command line has the flag alone; empty: it is never alone.
+  std::string bare = {};
 
   // Makers of `value`. `field`: see ATOLL_FIELD.
   template <typename Field>
@@ -213,7 +215,7 @@ Option<Outer> Option<Config>::inside(Member member) const {
       return typename Result::template Number<T>{place(own.place), own.limits};
     }
   };
-  Result result{name, group, help, std::visit(lift, value), nullptr, plan};
+  Result result{name, group, help, std::visit(lift, value), nullptr, plan, bare};
   if (recorded) {
     result.recorded = [recorded = recorded, member](const Outer& outer) {
       return recorded(member(outer));

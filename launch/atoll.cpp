@@ -31,6 +31,7 @@
 #include "engine/comm/transport.hpp"
 #include "engine/exchange/halo_exchange.hpp"
 #include "engine/training/loss_options.hpp"
+#include "engine/training/option_table.hpp"
 #include "launch/command.hpp"
 #include "launch/command_list.hpp"
 #include "launch/config_file.hpp"
@@ -248,6 +249,33 @@ std::string name_of(const char* path, const Extensions& extensions) {
   return own ? printable(std::filesystem::path(path).filename().string()) : "atoll";
 }
 
+// The words that may follow a flag which may also stand alone, and its value then.
+struct BareFlag {
+  std::string flag;
+  std::string value;
+  std::vector<std::string> words;
+};
+std::vector<BareFlag> bare_flags() {
+  std::vector<BareFlag> flags;
+  for (const Option<TrainOptions>& row : train_options()) {
+    if (row.bare.empty()) continue;
+    flags.push_back(
+        {"--" + row.name, row.bare, std::get<Option<TrainOptions>::Word>(row.value).words});
+  }
+  return flags;
+}
+
+// CLI11 would take the word behind a flag for its value, whatever it is.
+void complete_bare_flags(std::vector<std::string>& words) {
+  for (const BareFlag& bare : bare_flags()) {
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (words[i] != bare.flag) continue;
+      const bool alone = i + 1 == words.size() || std::ranges::count(bare.words, words[i + 1]) == 0;
+      if (alone) words[i] += "=" + bare.value;
+    }
+  }
+}
+
 // `atoll help train` is `atoll train --help`, and nothing at all asks for help, too. As CLI11 wants
 // them: the last first.
 std::vector<std::string> asked_words(int argc, char** argv) {
@@ -257,6 +285,7 @@ std::vector<std::string> asked_words(int argc, char** argv) {
     words.erase(words.begin());
     words.emplace_back("--help");
   }
+  complete_bare_flags(words);
   std::ranges::reverse(words);
   return words;
 }

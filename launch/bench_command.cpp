@@ -103,7 +103,7 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
     floats += layer.forward_columns + layer.backward_columns;
   }
   report["floats_per_halo_row"] = floats;
-  if (options.blocks.any()) {
+  if (options.blocks.deals()) {
     report["blocks"] = job.data().dealing()->blocks();
     report["block_kind"] = to_string(options.blocks.kind);
   }
@@ -229,7 +229,7 @@ void run_bench(const BenchArguments& arguments) {
       fail_option("--compare: its modes share one cut; leave out --repartition-every");
     }
     if (wanted.blocks.any()) {
-      fail_option("--compare: its modes share one graph; leave out --blocks");
+      fail_option("--compare: its modes share one graph; leave out {}", wanted.blocks.option());
     }
     if (wanted.group_ranks.any()) {
       fail_option(

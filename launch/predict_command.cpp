@@ -1,12 +1,14 @@
 // `atoll predict` and `atoll evaluate`: apply the model of a run to a dataset folder.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
 
 #include "base/files.hpp"
 #include "base/progress.hpp"
+#include "datasets/node_list.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/prediction.hpp"
 #include "engine/training/prediction_table.hpp"
@@ -36,6 +38,7 @@ struct ModelArguments {
 
 struct PredictArguments : ModelArguments {
   std::string out;
+  std::string nodes;  // empty: all
   std::string what = "labels";
 };
 
@@ -48,6 +51,10 @@ struct EvaluateArguments : ModelArguments {
 struct ModelUse {
   std::string doing;  // for the progress line
   std::function<void(bool links, const std::filesystem::path& model)> check;
+  // Nodes that alone are wanted, ascending, each once; null: all are.
+  std::function<std::vector<GlobalId>(const SafetensorsFile& file,
+                                      const std::filesystem::path& model)>
+      choose;
   std::function<void(RankJob& job, Transport& transport, bool numbers, Activity& activity)> use;
 };
 
@@ -66,6 +73,10 @@ void apply_model(const ModelArguments& arguments, const ModelUse& what) {
       const std::optional<Task> task = task_of_model(file, path);
       numbers = task == Task::kRegression;
       links = task == Task::kLinkPrediction;
+      if (what.choose && transport.size() > 1) {
+        fail_option("--nodes: {} ranks found; chosen nodes are predicted on one rank",
+                    transport.size());
+      }
       what.check(links, path);
     });
     options.backend = arguments.backend;
@@ -74,7 +85,15 @@ void apply_model(const ModelArguments& arguments, const ModelUse& what) {
     if (arguments.split_index >= 0) options.split_index = arguments.split_index;
     const PartitionOptions partition =
         arguments.partition.resolve(arguments.partition_seed, options.split_index);
-    RankJob job(transport, arguments.dataset, partition, options, options.model.outputs);
+    std::vector<GlobalId> chosen;
+    if (what.choose) {
+      on_all_ranks(transport, [&] { chosen = what.choose(file, path); });
+      // Nothing of how the run was computed is needed for a part of it.
+      options.model.memory.clear();
+      options.model.offload = OffloadChoice::kAuto;
+      options.model.offload_folder.clear();
+    }
+    RankJob job(transport, arguments.dataset, partition, options, options.model.outputs, chosen);
     on_all_ranks(transport, [&] {
       const std::int64_t nodes = job.data().dataset().nodes;
       if (options.model.trains_nodes() && options.model.nodes != nodes) {
@@ -132,23 +151,51 @@ void run_predict(const PredictArguments& arguments) {
   const auto check = [&](bool links, const std::filesystem::path& model) {
     check_output_file(arguments.out, "--out");
     is_table_file(arguments.out, "--out");  // or it is refused
+    if (!arguments.nodes.empty() && links) {
+      fail_option("--nodes {}: the model in {} predicts links; predict all nodes", arguments.nodes,
+                  model.string());
+    }
     if (links && kind == PredictionKind::kLabels) {
       fail_option("--what labels: the model in {} predicts links; allowed are embeddings, logits",
                   model.string());
     }
   };
+  std::vector<GlobalId> chosen;
+  const auto choose = [&](const SafetensorsFile& file, const std::filesystem::path& model) {
+    const std::int64_t nodes = Dataset::open(arguments.dataset).info().nodes;
+    chosen = read_node_list(arguments.nodes, nodes, nodes_of_model(file, model), "--nodes");
+    std::vector<GlobalId> distinct = chosen;
+    std::ranges::sort(distinct);
+    const auto repeated = std::ranges::unique(distinct);
+    distinct.erase(repeated.begin(), repeated.end());
+    return distinct;
+  };
   const auto use = [&](RankJob& job, Transport& transport, bool numbers, Activity& activity) {
     const bool as_numbers = numbers && kind == PredictionKind::kLabels;
+    const PredictionKind written = as_numbers ? PredictionKind::kNumbers : kind;
+    const char* const name = as_numbers ? "numbers" : arguments.what.c_str();
+    const std::int64_t nodes = job.data().dataset().nodes;
+    if (!arguments.nodes.empty()) {
+      const ChosenCosts costs = predict_chosen(job.trainer(), job.data(), transport, written,
+                                               chosen, arguments.out, arguments.dataset);
+      activity.end();
+      fmt::print("{} of {} of {} nodes in {}\n", name, chosen.size(), nodes, arguments.out);
+      fmt::print(
+          "read: {} of {} rows of features; computed: {} of {} rows of {}\n", costs.read, nodes,
+          costs.computed, costs.aggregates * nodes,
+          costs.aggregates == 1 ? "one aggregate" : fmt::format("{} aggregates", costs.aggregates));
+      return;
+    }
     const Metrics metrics =
-        predict(job.trainer(), job.data(), transport, as_numbers ? PredictionKind::kNumbers : kind,
-                arguments.out, arguments.dataset);
+        predict(job.trainer(), job.data(), transport, written, arguments.out, arguments.dataset);
     activity.end();
     if (transport.rank() != 0) return;
-    fmt::print("{} of {} nodes in {}\n", as_numbers ? "numbers" : arguments.what,
-               job.data().dataset().nodes, arguments.out);
+    fmt::print("{} of {} nodes in {}\n", name, nodes, arguments.out);
     fmt::print("{}", scores_text(result_json(job.trainer(), metrics)));
   };
-  apply_model(arguments, {"predicting " + arguments.what, check, use});
+  ModelUse what{"predicting " + arguments.what, check, {}, use};
+  if (!arguments.nodes.empty()) what.choose = choose;
+  apply_model(arguments, what);
 }
 
 // A line per class, of the nodes of a split.
@@ -185,7 +232,7 @@ void run_evaluate(const EvaluateArguments& arguments) {
       print_classes(metrics.classes[2], "test");
     }
   };
-  apply_model(arguments, {"evaluating", check, use});
+  apply_model(arguments, {"evaluating", check, {}, use});
 }
 
 void add_model_flags(CLI::App& command, ModelArguments& arguments) {
@@ -218,6 +265,8 @@ void add_predict_command(CLI::App& app) {
       "Examples:\n"
       "  atoll predict runs/arxiv data/arxiv --out labels.npy\n"
       "  atoll predict runs/arxiv data/arxiv --out labels.csv\n"
+      "  atoll predict runs/arxiv data/arxiv --nodes 0,5,10-19 --out labels.csv\n"
+      "  atoll predict runs/arxiv data/grown --nodes new --out new.npy\n"
       "  mpirun -n 4 atoll predict runs/arxiv data/arxiv --what embeddings --out rows.npy");
   const auto arguments = std::make_shared<PredictArguments>();
   add_model_flags(*command, *arguments);
@@ -225,6 +274,10 @@ void add_predict_command(CLI::App& app) {
       ->add_option("--out", arguments->out,
                    "The file to write: .npy, or .csv with the nodes' ids, class and probabilities")
       ->required();
+  command->add_option(
+      "--nodes", arguments->nodes,
+      "Only these, by what they need of the graph: new (those that the run's dataset did not "
+      "have), numbers and ranges (0,5,10-19), or a .npy or text file of numbers; default: all");
   command->add_option("--what", arguments->what, "labels, logits or embeddings")
       ->check(one_of({"labels", "logits", "embeddings"}));
   command->callback([arguments] { run_predict(*arguments); });

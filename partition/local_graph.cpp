@@ -40,6 +40,7 @@ LocalGraphView LocalGraph::view() const {
   view.forward = forward.view();
   view.backward = symmetric ? forward.view() : backward.view();
   view.symmetric = symmetric;
+  view.within = within;
   return view;
 }
 

@@ -74,6 +74,9 @@ struct LocalGraphView {
   LocalMatrixView forward;                      // A: row i reads its in-neighbours
   LocalMatrixView backward;                     // A^T: same spans as forward for a symmetric graph
   bool symmetric = true;
+  // Where results of some nodes alone are wanted (datasets/neighbourhood.hpp): by number of hops,
+  // how many inner nodes are no farther from these. They are the first ones. Empty: all are wanted.
+  std::span<const std::int64_t> within = {};
 
   std::int64_t inner() const { return static_cast<std::int64_t>(inner_ids.size()); }
   std::int64_t marginal() const { return inner() - central; }
@@ -116,6 +119,7 @@ struct LocalGraph {
   LocalMatrix forward;
   LocalMatrix backward;  // empty if symmetric
   bool symmetric = true;
+  std::vector<std::int64_t> within;
 
   LocalGraphView view() const;
 };

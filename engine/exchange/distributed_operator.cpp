@@ -143,6 +143,7 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
     for_each_group(groups, op.marginal.begin, [&](std::int64_t begin, std::int64_t end) {
       ranges.push_back({begin, end});
     });
+    for (const std::int64_t rows : graph.within) ranges.push_back({0, rows});
     prepare_matrix(op.matrix, matrix.csr, ranges);
     const RowRange all[] = {{0, op.sums.rows}};
     if (op.sums.rows > 0) prepare_matrix(op.sums, matrix.sums, all);

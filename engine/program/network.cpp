@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 
+#include "engine/program/needed_rows.hpp"
 #include "engine/program/operations/rules.hpp"
 
 namespace atl {
@@ -42,6 +43,7 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
     : options_(options), rank_(rank), state_(training, options, rank, graph, features) {
   training_ = prepare(std::move(training));
   evaluation_ = prepare(std::move(evaluation));
+  if (!graph.within.empty()) limit_rows(evaluation_.program, evaluation_.schedule);
   ATOLL_ASSERT(training_.layout.kept_elements == evaluation_.layout.kept_elements);
   // An evaluation is asked for its embeddings when it has run; in training they may be gone then.
   const Value embeddings = training_.program.embeddings;

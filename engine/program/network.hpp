@@ -100,6 +100,8 @@ class Network {
   // From now on such a network trains on this graph, whose messages none covers and no groups
   // divide. features, graph: see above.
   void enter(const LocalGraphView& graph, ConstMatrixView features);
+  // Such a network computes its constants anew: their memory was used.
+  void forget_constants() { has_constants_ = false; }
 
   // Forward, of training or evaluation as the round says, with messages by `exchange`; leaves
   // logits(). Collective.

@@ -127,6 +127,9 @@ GraphState::GraphState(const Program& training, const NetworkOptions& options, c
   for_each_group(groups, graph.central, [&](std::int64_t begin, std::int64_t end) {
     shape.groups.push_back({{begin, end}, in_edges.row_ptr[end] - in_edges.row_ptr[begin]});
   });
+  for (const std::int64_t rows : graph.within) {
+    shape.within.push_back({{0, rows}, in_edges.row_ptr[rows]});
+  }
 }
 
 const DistributedOperator& GraphState::operator_of(const Operation& aggregate) const {

@@ -21,9 +21,14 @@ struct Rows {
   // Marginal rows may be divided into groups, one behind the other; some may be empty
   // (partition/arrival.hpp).
   static constexpr Rows marginal_group(int group) { return {kFixed + group}; }
+  // Inner rows of nodes that are no farther from those whose results are wanted
+  // (LocalGraphView::within).
+  static constexpr Rows within(int hops) { return {-1 - hops}; }
 
   constexpr bool is_marginal_group() const { return number >= kFixed; }
   constexpr int group() const { return number - kFixed; }
+  constexpr bool is_within() const { return number < 0; }
+  constexpr int hops() const { return -1 - number; }
   // Whether its rows may have neighbours among halo rows.
   constexpr bool reads_halo() const { return number != kCentralNumber; }
   constexpr auto operator<=>(const Rows&) const = default;

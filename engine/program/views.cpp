@@ -11,6 +11,7 @@ void RankShape::divide(std::int64_t central_share, std::int64_t marginal_share) 
 }
 
 RowRange RankShape::range_of(Rows range) const {
+  if (range.is_within()) return within.at(static_cast<std::size_t>(range.hops())).rows;
   if (range.is_marginal_group()) return groups.at(static_cast<std::size_t>(range.group())).rows;
   return range == Rows::kMarginal  ? RowRange{central(), rows.inner}
          : range == Rows::kCentral ? RowRange{0, central()}
@@ -26,6 +27,7 @@ RowRange RankShape::range_of_part(Rows range) const {
 }
 
 std::int64_t RankShape::edges_in(Rows range) const {
+  if (range.is_within()) return within.at(static_cast<std::size_t>(range.hops())).edges;
   if (range.is_marginal_group()) return groups.at(static_cast<std::size_t>(range.group())).edges;
   return range == Rows::kMarginal  ? marginal_edges
          : range == Rows::kCentral ? rows.edges - marginal_edges

@@ -25,6 +25,8 @@ struct RankShape {
     std::int64_t edges = 0;
   };
   std::vector<Group> groups = {};
+  // By number of hops: the rows of LocalGraphView::within and their edges.
+  std::vector<Group> within = {};
 
   // From the shape of a whole part to that of a rank whose share of it has so many rows.
   void divide(std::int64_t central_share, std::int64_t marginal_share);
@@ -36,6 +38,9 @@ struct RankShape {
   std::int64_t central() const { return rows.inner - marginal; }
   // The first edge of a row where a range of those that have edges begins or ends.
   std::int64_t first_edge(std::int64_t row) const {
+    for (const Group& near : within) {
+      if (row == near.rows.end) return near.edges;
+    }
     const std::int64_t end = rows.of_part();
     const std::int64_t first_marginal = end - (rows.part > 0 ? part_marginal : marginal);
     ATOLL_ASSERT(row == 0 || row == first_marginal || row == end, "row {}", row);

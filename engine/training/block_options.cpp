@@ -17,6 +17,14 @@ const char* to_string(BlockKind kind) {
   return kind == BlockKind::kCommunities ? "communities" : "random";
 }
 
+const char* to_string(SeenNodes nodes) {
+  return nodes == SeenNodes::kAll ? "none" : nodes == SeenNodes::kTrain ? "train" : "valid";
+}
+
+std::string BlockOptions::option() const {
+  return deals() ? "--blocks " + to_string(count) : std::string("--inductive ") + to_string(seen);
+}
+
 std::string to_string(const BlockCount& count) {
   return count.automatic ? kAutomatic : std::to_string(count.number);
 }

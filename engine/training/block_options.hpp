@@ -30,12 +30,24 @@ BlockCount parse_block_count(const std::string& text);
 // docs/blocks.md says why.
 int blocks_for(std::int64_t nodes);
 
+// The nodes that training sees: all, or those of some splits (docs/growing.md). The others, and
+// their edges, are for evaluations alone.
+enum class SeenNodes : std::uint8_t { kAll, kTrain, kTrainAndValid };
+const char* to_string(SeenNodes nodes);  // "none" (are left out), "train", "valid"
+
 struct BlockOptions {
   BlockCount count;
   BlockKind kind = BlockKind::kCommunities;
   PhaseEnd until;
+  SeenNodes seen = SeenNodes::kAll;
 
-  bool any() const { return count != BlockCount(); }
+  // Whether an epoch deals what training sees to several blocks.
+  bool deals() const { return count != BlockCount(); }
+  bool leaves_out() const { return seen != SeenNodes::kAll; }
+  // Whether steps are on other graphs than the whole one: blocks, or the one block that is seen.
+  bool any() const { return deals() || leaves_out(); }
+  // The option that says so, as it was given: "--blocks 32".
+  std::string option() const;
 };
 
 }  // namespace atl

@@ -41,7 +41,7 @@ BlockTraining::BlockTraining(const TrainOptions& options, const RankData& data, 
       features_(most_.inner, data.features().cols, data.features().dtype),
       state_(rank.backend, 1),
       maker_(
-          data.graph(), data.dealing()->blocks(),
+          data.graph(), data.dealing()->buckets(),
           [dealing = data.dealing()](int epoch) { return dealing->of_epoch(epoch); },
           weight_of_row_) {
   network_.reserve(most_);
@@ -49,9 +49,11 @@ BlockTraining::BlockTraining(const TrainOptions& options, const RankData& data, 
 
 RankRows BlockTraining::most_rows() const {
   const LocalGraphView& part = data_.graph();
-  const int blocks = data_.dealing()->blocks();
+  const int blocks = data_.dealing()->buckets();
+  const auto trained = static_cast<std::size_t>(data_.dealing()->blocks());
+  const bool repeats = data_.dealing()->repeats();
   RankRows most;
-  const int last = std::min(options_.optimizer.epochs, kEpochsLookedAt);
+  const int last = repeats ? 1 : std::min(options_.optimizer.epochs, kEpochsLookedAt);
   for (int epoch = 1; epoch <= last; ++epoch) {
     const NodeNumbers block_of = data_.dealing()->of_epoch(epoch);
     std::vector<std::int64_t> edges(static_cast<std::size_t>(blocks), 0);
@@ -61,7 +63,7 @@ RankRows BlockTraining::most_rows() const {
     }
     for (const LocalId row : part.forward.halo.send_rows) ++sent[block_of.inner[to_index(row)]];
     const auto raise = [&](std::int64_t& to, const std::vector<std::int64_t>& counts) {
-      to = std::max(to, std::ranges::max(counts));
+      to = std::max(to, std::ranges::max(std::span(counts).first(trained)));
     };
     const auto& backward_halo = part.symmetric ? block_of.forward_halo : block_of.backward_halo;
     raise(most.inner, count_of(block_of.inner, blocks));
@@ -70,6 +72,7 @@ RankRows BlockTraining::most_rows() const {
     raise(most.returned, sent);
     raise(most.edges, edges);
   }
+  if (repeats) return most;
   // A block of a later epoch may be larger.
   for (std::int64_t* const rows :
        {&most.inner, &most.forward_halo, &most.backward_halo, &most.returned, &most.edges}) {
@@ -109,10 +112,12 @@ BlockCounts BlockTraining::totals(int epoch) {
 BlockEpoch BlockTraining::run_epoch(int epoch, bool goes_on, bool overlap, std::int64_t& steps) {
   const Round round{.epoch = epoch, .overlap = overlap, .state = state_.span().data()};
   const TraceTag tag{epoch, -1, -1, -1};
+  const bool repeats = data_.dealing()->repeats();
+  const int dealt = repeats ? 1 : epoch;
   BlockEpoch result;
   const BlockCounts totals = [&] {
     const ScopedSpan span(rank_.trace, "next block", tag);
-    return this->totals(epoch);
+    return this->totals(dealt);
   }();
   std::vector<int> blocks;
   for (int block = 0; block < data_.dealing()->blocks(); ++block) {
@@ -123,11 +128,15 @@ BlockEpoch BlockTraining::run_epoch(int epoch, bool goes_on, bool overlap, std::
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     {
       const ScopedSpan span(rank_.trace, "next block", tag);
-      enter(maker_.take(epoch, blocks[i]), static_cast<std::int64_t>(totals.nodes[blocks[i]]));
+      if (repeats && block_ != nullptr) {
+        enter_again();
+      } else {
+        enter(maker_.take(dealt, blocks[i]), static_cast<std::int64_t>(totals.nodes[blocks[i]]));
+      }
       // The memory of the block before is free now.
       if (i + 1 < blocks.size()) {
-        maker_.begin(epoch, blocks[i + 1]);
-      } else if (goes_on) {
+        maker_.begin(dealt, blocks[i + 1]);
+      } else if (goes_on && !repeats) {
         maker_.begin(epoch + 1, 0);
       }
     }
@@ -155,6 +164,14 @@ void BlockTraining::enter(const PartBlock& block, std::int64_t nodes) {
   rank_.backend.run(rank_.queue, kernels::GatherRows{all, block.rows, {}, features});
   network_.enter(block.graph.view(), features);
   if (exchange_ == nullptr) exchange_ = make_exchange(options_.first_exchange_options(), rank_);
+  exchange_->keep_alive(network_.memory());
+}
+
+void BlockTraining::enter_again() {
+  network_.forget_constants();
+  if (exchange_->is_exact()) return;
+  // As if the run went on from here: what an exchange remembers is in no checkpoint.
+  exchange_ = make_exchange(options_.first_exchange_options(), rank_);
   exchange_->keep_alive(network_.memory());
 }
 

@@ -53,9 +53,11 @@ class BlockTraining {
 
   // The most that a block of the first epochs takes here.
   RankRows most_rows() const;
-  // Sums over all ranks. Collective.
+  // Sums over all ranks, as nodes are dealt in this epoch. Collective.
   BlockCounts totals(int epoch);
   void enter(const PartBlock& block, std::int64_t nodes);
+  // The block that it has. Evaluations have used the memory of its values meanwhile.
+  void enter_again();
   LossTargets take_targets();
   void step(const Round& round, double weight, BlockEpoch& result);
 

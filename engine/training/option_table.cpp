@@ -109,8 +109,18 @@ OptionTable<OptimizerConfig> schedule_options() {
 }
 
 Table block_options() {
-  const auto any = [](const TrainOptions& options) { return options.blocks.any(); };
+  const auto any = [](const TrainOptions& options) { return options.blocks.deals(); };
   return {
+      {.name = "inductive",
+       .group = "Optimizer",
+       .help = "Training sees only the training nodes and the edges between them (train, or the "
+               "flag alone), or those of training and validation (valid); evaluations see the "
+               "whole graph",
+       .value = TrainRow::name_of(ATOLL_FIELD(blocks.seen),
+                                  {SeenNodes::kAll, SeenNodes::kTrain, SeenNodes::kTrainAndValid}),
+       .recorded = [](const TrainOptions& options) { return options.blocks.leaves_out(); },
+       .plan = PlanRole::kExcludes,
+       .bare = "train"},
       {.name = "blocks",
        .group = "Optimizer",
        .help = "Deal the nodes to so many blocks in each epoch and make a step on each one, on the "

@@ -63,10 +63,22 @@ struct Refusal {
   }
 };
 
+void check_inductive(const TrainOptions& options) {
+  const BlockOptions& blocks = options.blocks;
+  if (!blocks.leaves_out()) return;
+  const Refusal refuse{std::string("--inductive ") + to_string(blocks.seen)};
+  refuse(options.first_phase_end().any(), options.first_phase_option(),
+         "after which training sees the whole graph");
+  refuse(blocks.deals() && blocks.kind == BlockKind::kCommunities, "--block-kind communities",
+         "which are those of the whole graph", "allowed is random");
+  refuse(options.model.trains_nodes(), "--features " + options.model.node_features,
+         "whose rows of other nodes would never be trained");
+}
+
 // Blocks are made anew all the time, and their messages with them.
 void check_blocks(const TrainOptions& options) {
   const BlockOptions& blocks = options.blocks;
-  if (!blocks.any()) {
+  if (!blocks.deals()) {
     const auto require_blocks = [](bool is_given, const std::string& option) {
       if (!is_given) return;
       fail_option("{}: found without --blocks; allowed with --blocks 2 or more", option);
@@ -74,9 +86,9 @@ void check_blocks(const TrainOptions& options) {
     require_blocks(blocks.until.any(), "--blocks-until " + to_string(blocks.until));
     require_blocks(blocks.kind != BlockOptions().kind,
                    fmt::format("--block-kind {}", to_string(blocks.kind)));
-    return;
   }
-  const std::string found = "--blocks " + to_string(blocks.count);
+  if (!blocks.any()) return;
+  const std::string found = blocks.option();
   if (blocks.count.number == 1) {
     fail_option("{}: one block is the whole graph; allowed are 2 to {}, or 0", found, kMostBlocks);
   }
@@ -93,9 +105,10 @@ void check_blocks(const TrainOptions& options) {
   if (mode.takes_bits() && bits.by != BitChoice::By::kFixed) {
     fail_option(
         "{}: --exchange {} with --bits {} found, which gives each message a width of its own, and "
-        "messages are others in every step; allowed are 1, 2, 4, 8, 16, 32, or a width per layer "
-        "as in 8,4,32",
-        found, mode.name, to_string(bits));
+        "{}; allowed are 1, 2, 4, 8, 16, 32, or a width per layer as in 8,4,32",
+        found, mode.name, to_string(bits),
+        blocks.deals() ? "messages are others in every step"
+                       : "those of training are not those of the whole graph");
   }
   const Refusal refuse{found};
   refuse(options.repartition_every > 0, "--repartition-every",
@@ -126,7 +139,7 @@ void check_groups(const TrainOptions& options) {
          "which asks every rank for a state of its messages", "allowed with --exchange exact");
   refuse(options.local_until.any(), options.first_phase_option(),
          "in whose epochs ranks of a group would still send to each other");
-  refuse(options.blocks.any(), "--blocks " + to_string(options.blocks.count),
+  refuse(options.blocks.any(), options.blocks.option(),
          "whose blocks are dealt to ranks that hold a part alone");
   refuse(options.repartition_every > 0,
          fmt::format("--repartition-every {}", options.repartition_every),
@@ -212,6 +225,7 @@ void check_options(const TrainOptions& options) {
   check_exchange(exchange);
   check_first_phase(options);
   check_local_phase(options);
+  check_inductive(options);
   check_blocks(options);
   check_groups(options);
   check_replay(options);

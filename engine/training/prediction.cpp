@@ -8,6 +8,7 @@
 #include "base/files.hpp"
 #include "base/npy.hpp"
 #include "engine/models/model_options.hpp"
+#include "engine/program/needed_rows.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/gather_rows.hpp"
 #include "engine/training/prediction_table.hpp"
@@ -16,34 +17,64 @@ namespace atl {
 
 namespace {
 
+// Whose rows are written, and where.
+struct PredictionFile {
+  const RankData& data;
+  Transport& transport;
+  const std::filesystem::path& out;
+  std::span<const GlobalId> chosen = {};  // their rows, in this order; empty: of all nodes
+
+  std::int64_t rows() const { return chosen.empty() ? data.dataset().nodes : std::ssize(chosen); }
+  // The rows that this rank has something to say of.
+  RowRange local_rows() const {
+    return {0, chosen.empty() ? data.rows() : data.graph().within.front()};
+  }
+
+  // The rows of the file, by those of each rank; empty except on rank 0. Collective.
+  template <typename T>
+  std::vector<T> collect(const std::vector<T>& local, std::int64_t columns) const {
+    if (chosen.empty()) {
+      return gather_rows(transport, data.host_ids(), std::span<const T>(local), columns, rows(),
+                         {"predictions"});
+    }
+    const auto ids = data.host_ids().first(static_cast<std::size_t>(local_rows().size()));
+    std::vector<T> all;
+    for (const GlobalId id : chosen) {
+      const auto row = local.begin() + (std::ranges::lower_bound(ids, id) - ids.begin()) * columns;
+      all.insert(all.end(), row, row + columns);
+    }
+    return all;
+  }
+};
+
 template <typename T>
-void write_rows(const RankData& data, Transport& transport, const std::vector<T>& local,
-                std::int64_t columns, bool vector, const std::filesystem::path& out) {
-  const std::vector<T> all = gather_rows(transport, data.host_ids(), std::span<const T>(local),
-                                         columns, data.dataset().nodes, {"predictions"});
+void write_rows(const PredictionFile& to, const std::vector<T>& local, std::int64_t columns,
+                bool vector) {
+  const std::vector<T> all = to.collect(local, columns);
   const auto write = [&] {
-    if (transport.rank() != 0) return;
-    std::vector<std::int64_t> shape{data.dataset().nodes};
+    if (to.transport.rank() != 0) return;
+    std::vector<std::int64_t> shape{to.rows()};
     if (!vector) shape.push_back(columns);
-    AtomicFile file(out);
+    AtomicFile file(to.out);
     write_npy(file.path(), std::span<const T>(all), shape);
     file.commit();
+    if (to.chosen.empty()) return;
+    AtomicFile ids(file_of_ids(to.out));
+    write_npy(ids.path(), to.chosen, {to.rows()});
+    ids.commit();
   };
-  on_all_ranks(transport, write, {"the file of predictions"});
+  on_all_ranks(to.transport, write, {"the file of predictions"});
 }
 
-void write_table(const RankData& data, Transport& transport, const std::vector<float>& local,
-                 std::int64_t columns, PredictionKind kind, const std::filesystem::path& out,
-                 const std::filesystem::path& dataset) {
-  const std::vector<float> all =
-      gather_rows(transport, data.host_ids(), std::span<const float>(local), columns,
-                  data.dataset().nodes, {"predictions"});
+void write_table(const PredictionFile& to, const std::vector<float>& local, std::int64_t columns,
+                 PredictionKind kind, const std::filesystem::path& dataset) {
+  const std::vector<float> all = to.collect(local, columns);
   const auto write = [&] {
-    if (transport.rank() != 0) return;
+    if (to.transport.rank() != 0) return;
     const PredictionNames names = dataset.empty() ? PredictionNames() : prediction_names(dataset);
-    write_prediction_table(out, kind, data.dataset().task, all, columns, names);
+    write_prediction_table(to.out, kind, to.data.dataset().task, all, columns, names, to.chosen);
   };
-  on_all_ranks(transport, write, {"the file of predictions"});
+  on_all_ranks(to.transport, write, {"the file of predictions"});
 }
 
 // Class with the largest logit of every row, the first one if several are equal.
@@ -56,13 +87,13 @@ std::vector<std::int32_t> argmax_rows(const std::vector<float>& logits, std::int
   return labels;
 }
 
-void write_labels(const RankData& data, Transport& transport, const std::vector<float>& logits,
-                  const std::filesystem::path& out) {
+void write_labels(const PredictionFile& to, const std::vector<float>& logits) {
+  const RankData& data = to.data;
   if (data.dataset().task == Task::kMultiLabel) {
     std::vector<std::uint8_t> labels(logits.size());
     std::transform(logits.begin(), logits.end(), labels.begin(),
                    [](float logit) { return static_cast<std::uint8_t>(logit > 0); });
-    write_rows(data, transport, labels, data.outputs(), false, out);
+    write_rows(to, labels, data.outputs(), false);
     return;
   }
   std::vector<std::int32_t> labels;
@@ -73,7 +104,27 @@ void write_labels(const RankData& data, Transport& transport, const std::vector<
   } else {
     labels = argmax_rows(logits, data.outputs());
   }
-  write_rows(data, transport, labels, 1, true, out);
+  write_rows(to, labels, 1, true);
+}
+
+// Returns the logits.
+ConstMatrixView write_predictions(Trainer& trainer, const PredictionFile& to, PredictionKind kind,
+                                  const std::filesystem::path& dataset) {
+  const Rank& rank = trainer.rank();
+  const ConstMatrixView logits = trainer.queue_evaluation(0);
+  rank.reducer.synchronize();
+  const bool embeds = kind == PredictionKind::kEmbeddings && to.data.links() == nullptr;
+  const ConstMatrixView rows = embeds ? trainer.network().embeddings() : logits;
+  const std::vector<float> local =
+      download_f32(rank.backend, rank.queue, rows.rows_in(to.local_rows()));
+  if (is_table_file(to.out, "--out")) {
+    write_table(to, local, rows.cols, kind, dataset);
+  } else if (kind == PredictionKind::kLabels) {
+    write_labels(to, local);
+  } else {
+    write_rows(to, local, rows.cols, kind == PredictionKind::kNumbers && rows.cols == 1);
+  }
+  return logits;
 }
 
 // [in, out] of a weight.
@@ -235,31 +286,31 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
   return result;
 }
 
+std::filesystem::path file_of_ids(const std::filesystem::path& out) {
+  return std::filesystem::path(out).replace_extension(".ids.npy");
+}
+
 Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,
                 const std::filesystem::path& out, const std::filesystem::path& dataset) {
-  const Rank& rank = trainer.rank();
-  const ConstMatrixView logits = trainer.queue_evaluation(0);
-  rank.reducer.synchronize();
-  const std::vector<float> host_logits = download_f32(rank.backend, rank.queue, logits);
-  const bool embeds = kind == PredictionKind::kEmbeddings;
-  if (is_table_file(out, "--out")) {
-    const ConstMatrixView rows =
-        embeds && data.links() == nullptr ? trainer.network().embeddings() : logits;
-    write_table(data, transport,
-                embeds ? download_f32(rank.backend, rank.queue, rows) : host_logits, rows.cols,
-                kind, out, dataset);
-  } else if (kind == PredictionKind::kLabels) {
-    write_labels(data, transport, host_logits, out);
-  } else if (kind == PredictionKind::kNumbers) {
-    write_rows(data, transport, host_logits, logits.cols, logits.cols == 1, out);
-  } else if (kind == PredictionKind::kLogits) {
-    write_rows(data, transport, host_logits, logits.cols, false, out);
-  } else {
-    const ConstMatrixView rows = data.links() != nullptr ? logits : trainer.network().embeddings();
-    write_rows(data, transport, download_f32(rank.backend, rank.queue, rows), rows.cols, false,
-               out);
+  return trainer.measure(0, write_predictions(trainer, {data, transport, out}, kind, dataset),
+                         MetricExtent::kAll);
+}
+
+ChosenCosts predict_chosen(Trainer& trainer, const RankData& data, Transport& transport,
+                           PredictionKind kind, std::span<const GlobalId> chosen,
+                           const std::filesystem::path& out, const std::filesystem::path& dataset) {
+  write_predictions(trainer, {data, transport, out, chosen}, kind, dataset);
+  ChosenCosts costs{.read = data.rows(), .nodes = data.dataset().nodes};
+  const Program& program = trainer.network().evaluation();
+  const NeededRows needed = needed_rows(program);
+  for (std::size_t v = 0; v < needed.hops.size(); ++v) {
+    if (!program.operations[v].needs_messages()) continue;
+    ++costs.aggregates;
+    const int hops = needed.hops[v];
+    costs.computed +=
+        hops == kAllRows ? costs.read : data.graph().within[static_cast<std::size_t>(hops)];
   }
-  return trainer.measure(0, logits, MetricExtent::kAll);
+  return costs;
 }
 
 }  // namespace atl

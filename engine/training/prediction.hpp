@@ -40,6 +40,23 @@ std::optional<Task> task_of_model(const SafetensorsFile& file, const std::filesy
 Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,
                 const std::filesystem::path& out, const std::filesystem::path& dataset = {});
 
+// The rows that a prediction of chosen nodes has read and computed.
+struct ChosenCosts {
+  std::int64_t read = 0;  // of features
+  std::int64_t nodes = 0;
+  std::int64_t aggregates = 0;  // of the model
+  std::int64_t computed = 0;    // rows of all of these
+};
+
+// The same of the nodes that the job was made for, without metrics. chosen: these in the order of
+// the file's rows, any of them more than once. Beside a .npy file, file_of_ids() gets their ids,
+// int64.
+ChosenCosts predict_chosen(Trainer& trainer, const RankData& data, Transport& transport,
+                           PredictionKind kind, std::span<const GlobalId> chosen,
+                           const std::filesystem::path& out,
+                           const std::filesystem::path& dataset = {});
+std::filesystem::path file_of_ids(const std::filesystem::path& out);  // labels.ids.npy
+
 // The number of nodes of the dataset that a run was trained on, if its model says it.
 std::optional<std::int64_t> nodes_of_model(const SafetensorsFile& file,
                                            const std::filesystem::path& path);

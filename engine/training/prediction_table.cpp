@@ -141,7 +141,7 @@ bool is_table_file(const fs::path& out, std::string_view option) {
 
 void write_prediction_table(const fs::path& out, PredictionKind kind, Task task,
                             std::span<const float> values, std::int64_t columns,
-                            const PredictionNames& names) {
+                            const PredictionNames& names, std::span<const GlobalId> nodes) {
   constexpr std::size_t kBlock = 1 << 20;
   AtomicFile file(out);
   std::ofstream stream(file.path(), std::ios::binary);
@@ -149,7 +149,9 @@ void write_prediction_table(const fs::path& out, PredictionKind kind, Task task,
   table.header();
   const auto width = static_cast<std::size_t>(columns);
   for (std::size_t begin = 0; begin < values.size() && stream; begin += width) {
-    table.row(static_cast<std::int64_t>(begin / width), values.subspan(begin, width));
+    const std::size_t row = begin / width;
+    table.row(nodes.empty() ? static_cast<std::int64_t>(row) : to_index(nodes[row]),
+              values.subspan(begin, width));
     if (table.size() >= kBlock) stream << table.take();
   }
   stream << table.take();

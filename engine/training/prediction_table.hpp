@@ -26,8 +26,8 @@ PredictionNames prediction_names(const std::filesystem::path& dataset);
 // .npy. `option` names it.
 bool is_table_file(const std::filesystem::path& out, std::string_view option);
 
-// values: [nodes, columns], row after row: of labels the logits; numbers, logits or embeddings. One
-// row of names, then
+// values: [nodes, columns], row after row: of labels the logits; numbers, logits or embeddings.
+// They are of `nodes`; empty: of all nodes in their order. One row of names, then
 //   labels                node, class (and its name), a probability per class
 //   labels, two classes   node, class (and its name), the probability of class 1
 //   several labels        node, 0 or 1 per label, a probability per label
@@ -36,6 +36,6 @@ bool is_table_file(const std::filesystem::path& out, std::string_view option);
 // written.
 void write_prediction_table(const std::filesystem::path& out, PredictionKind kind, Task task,
                             std::span<const float> values, std::int64_t columns,
-                            const PredictionNames& names);
+                            const PredictionNames& names, std::span<const GlobalId> nodes = {});
 
 }  // namespace atl

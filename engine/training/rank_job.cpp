@@ -9,9 +9,11 @@
 #include "base/memory.hpp"
 #include "base/parallel.hpp"
 #include "base/progress.hpp"
+#include "datasets/neighbourhood.hpp"
 #include "datasets/partition_folder.hpp"
 #include "datasets/whole_graph.hpp"
 #include "engine/exchange/rank_map.hpp"
+#include "engine/program/needed_rows.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/backend_of_rank.hpp"
 #include "engine/training/calibration.hpp"
@@ -42,10 +44,9 @@ void check_repartition(const TrainOptions& train, const PartitionOptions& partit
 
 void check_blocks_of(const TrainOptions& train, Task task) {
   if (!train.blocks.any() || task != Task::kLinkPrediction) return;
-  fail_option(
-      "--blocks {}: the task is {}, whose edges to be predicted lie across blocks; allowed with "
-      "the other tasks",
-      to_string(train.blocks.count), to_string(task));
+  fail_option("{}: the task is {}, whose edges to be predicted {}; allowed with the other tasks",
+              train.blocks.option(), to_string(task),
+              train.blocks.deals() ? "lie across blocks" : "are split, and not its nodes");
 }
 
 void check_replay_of(const TrainOptions& train, Task task) {
@@ -84,14 +85,15 @@ std::int64_t device_bytes_of(const Shard& shard, DType dtype) {
 
 RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                  const PartitionOptions& partition, const TrainOptions& options,
-                 std::int64_t model_outputs)
+                 std::int64_t model_outputs, std::vector<GlobalId> chosen)
     : transport_(transport),
       dataset_(dataset),
       partition_(partition),
       model_(options.model),
       options_(options),
+      chosen_(std::move(chosen)),
       map_(rank_map(options.group_ranks, transport)),
-      shard_(shard_of_rank(/*training=*/model_outputs == 0)),
+      shard_(shard_of_rank(model_outputs)),
       threads_(threads_per_rank(transport, options.threads)) {
   const Activity activity("preparing", 0, transport.rank() == 0);
   BackendOptions settings;
@@ -106,9 +108,8 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     }
     if (options.blocks.any() && !backend_->host_accessible()) {
       fail_option(
-          "--blocks {}: backend {} found, and blocks are made on the host; allowed are cpu "
-          "and reference",
-          to_string(options.blocks.count), backend_->name());
+          "{}: backend {} found, and blocks are made on the host; allowed are cpu and reference",
+          options.blocks.option(), backend_->name());
     }
     bytes_at_start_ = backend_->available_bytes();
     queue_ = backend_->make_queue();
@@ -147,7 +148,8 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   }
 }
 
-Shard RankJob::shard_of_rank(bool training) {
+Shard RankJob::shard_of_rank(std::int64_t model_outputs) {
+  const bool training = model_outputs == 0;
   std::string folder;
   std::string checksum;
   Shard shard;
@@ -164,6 +166,10 @@ Shard RankJob::shard_of_rank(bool training) {
         check_repartition(options_, partition_, dataset.info().task);
     } else {
       dataset.require_predictable(options_.split_index, options_.model.trains_nodes());
+    }
+    if (!chosen_.empty()) {
+      shard = shard_of_chosen(dataset, model_outputs);
+      return;
     }
     // Features of a partition are mapped, so that memory need not hold them.
     if (transport_.size() == 1 && !has_partition(dataset, 1, partition_) &&
@@ -187,6 +193,24 @@ Shard RankJob::shard_of_rank(bool training) {
   return shard;
 }
 
+Shard RankJob::shard_of_chosen(const Dataset& dataset, std::int64_t model_outputs) const {
+  ATOLL_ASSERT(transport_.size() == 1, "{} ranks", transport_.size());
+  const DatasetInfo& info = dataset.info();
+  const ModelConfig model =
+      model_.sized(info.features, model_outputs, 1, info.relations, info.edge_features,
+                   info.node_types, info.features_by_type, info.nodes);
+  const NeededRows needed = needed_rows(model_program(model, Pass::kEvaluation));
+  if (needed.counts_out_edges && info.directed) {
+    fail_option(
+        "--nodes: attention multiplies rows by roots of degrees (--attention-norm symmetric), and "
+        "{} is "
+        "directed, so that out-degrees are known of the whole graph alone; predict all nodes",
+        dataset.folder().string());
+  }
+  // The edges of the farthest nodes are those that they send along, in a graph that is symmetric.
+  return neighbourhood(dataset, chosen_, needed.most + (needed.counts_out_edges ? 1 : 0));
+}
+
 void RankJob::prepare(std::int64_t model_outputs) {
   const ParallelThreads threads(threads_);
   // The shard takes memory on a device; on a host it is mapped, not copied.
@@ -203,7 +227,7 @@ void RankJob::prepare(std::int64_t model_outputs) {
     }
     if (options_.blocks.any() && model_outputs == 0) {
       data_->set_dealing(BlockDealing(transport_, dataset_, data_->graph(), options_.blocks,
-                                      options_.seed, partition_.parts_dir));
+                                      options_.seed, partition_.parts_dir, options_.split_index));
     }
     if (options_.coverage_weights && repartition_ != nullptr) {
       data_->set_node_weights(repartition_->coverage(data_->graph()));
@@ -352,7 +376,7 @@ void RankJob::enter_cut(int number) {
 Shard RankJob::shard_of_cut(int number) {
   Shard shard;
   if (number == 0) {
-    shard = shard_of_rank(/*training=*/true);
+    shard = shard_of_rank(/*model_outputs=*/0);
   }
   on_all_ranks(transport_,
                [&] {

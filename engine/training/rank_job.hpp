@@ -19,10 +19,12 @@ namespace atl {
 // Everything one rank holds. Members are destroyed in reverse order of use.
 class RankJob {
  public:
-  // Collective. `model_outputs`: see RankData.
+  // Collective. `model_outputs`: see RankData. `chosen`: nodes, ascending, each once; only the
+  // neighbourhood that evaluations need for these is read, and they are its first rows. Then the
+  // job has one rank, and does nothing but evaluate. Empty: all.
   RankJob(Transport& transport, const std::filesystem::path& dataset,
           const PartitionOptions& partition, const TrainOptions& options,
-          std::int64_t model_outputs = 0);
+          std::int64_t model_outputs = 0, std::vector<GlobalId> chosen = {});
 
   // With --repartition-every: makes the cut that this epoch (from 1) is trained on, unless the job
   // has it, with a trainer in the state of the one before. That ends references to trainer() and
@@ -80,7 +82,9 @@ class RankJob {
   void enter_cut(int number);
   // Rank 0 makes the partition if it is not there; then every rank opens the shard of its part. One
   // rank alone needs none on disk. Collective.
-  Shard shard_of_rank(bool training);
+  Shard shard_of_rank(std::int64_t model_outputs);
+  // See the constructor.
+  Shard shard_of_chosen(const Dataset& dataset, std::int64_t model_outputs) const;
   // Throws Error{kOption} on all ranks if --group-ranks asks for what can't be.
   void require_groups(const TrainOptions& options) const;
   // Collective.
@@ -104,6 +108,7 @@ class RankJob {
   PartitionOptions partition_;
   const ModelConfig model_;  // before anything is saved
   TrainOptions options_;
+  const std::vector<GlobalId> chosen_;
   RankMap map_;
   std::optional<CutRecord> cut_;              // with --repartition-every: that of the epoch
   std::unique_ptr<Repartition> repartition_;  // in cuts other than the partition

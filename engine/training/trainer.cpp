@@ -74,7 +74,8 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
                 .recomputation = model_.recomputation,
                 .covers_messages = covers_messages(model_, model_program(model_, Pass::kTraining)),
                 .arrival = options.arrival,
-                .trains = data.dealing() == nullptr || !options.trains_on_blocks_alone(),
+                .trains = data.graph().within.empty() &&
+                          (data.dealing() == nullptr || !options.trains_on_blocks_alone()),
                 .values_in_file = values_in_file(model_, data)},
                rank_, data.graph(), data.features()),
       metric_(chosen_metric(options.loss, data.dataset().task)),

@@ -493,6 +493,7 @@ class Run {
                         {"forward_floats_per_halo_row", messages.forward_columns},
                         {"backward_floats_per_halo_row", messages.backward_columns}});
     }
+    if (options_.blocks.leaves_out()) summary["inductive"] = to_string(options_.blocks.seen);
     summary["epoch_ms_median"] = epoch_ms_.empty() ? 0 : median(epoch_ms_);
     summary["bytes_sent_per_epoch"] =
         bytes_.empty() ? 0 : static_cast<std::int64_t>(median(bytes_));

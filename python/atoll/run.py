@@ -317,6 +317,17 @@ def _messages_sent(records):
     return sent
 
 
+def _node_numbers(nodes):
+    """An array of them, of what a caller gives."""
+    if hasattr(nodes, "detach"):
+        nodes = nodes.detach().cpu()
+    numbers = np.atleast_1d(np.asarray(nodes))
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iub":
+        raise InputError(f"nodes: it is {numbers.dtype} {list(numbers.shape)}; allowed are whole "
+                         "numbers, a mask, 'new', or the path of a file")
+    return np.flatnonzero(numbers) if numbers.dtype.kind == "b" else numbers
+
+
 def _probabilities(logits, task):
     if task in ("binary", "multi-label"):
         return np.exp(-np.logaddexp(0, -logits))
@@ -521,10 +532,10 @@ class Run:
         return _follow(words, ranks, launcher or self._launcher, self._path,
                        options.get("epochs", self._config("epochs")), progress, functions, best=best)
 
-    def predict(self, what="labels", dataset=None, *, path=None, ranks=1, launcher="threads",
-                **options):
+    def predict(self, what="labels", dataset=None, *, nodes=None, path=None, ranks=1,
+                launcher="threads", **options):
         """Applies the model of the best epoch. Returns an array with one row per node, in the order
-        of the dataset.
+        of the dataset, or of `nodes`.
 
         what: "labels" (int32 [N]; uint8 [N, C] for several labels per node; f32 in a regression),
             "logits" (f32 [N, outputs]), "probabilities" (the softmax of the logits; for several
@@ -532,6 +543,9 @@ class Run:
             (f32 [N, hidden], the input of the last layer).
         dataset: None for the dataset that the model was trained on, or another one with the same
             features.
+        nodes: None for all. An array or list of numbers of nodes, a single one, or a mask: the rows of
+            these, in this order, are computed by what they need of the graph, on one rank. "new": the
+            nodes that the dataset of the training did not have. Or a path, as the option --nodes.
         path: None, or a file that gets the predictions instead; then nothing is returned. A .csv or
             .parquet file is a table: the node or its id, the class, and with "labels" the
             probability of each. A .npy file holds the array. .parquet needs pyarrow, or pandas with
@@ -540,6 +554,18 @@ class Run:
         The array is memory-mapped from the file that the engine has written, without a copy.
         torch.from_dlpack() and torch.from_numpy() share its memory."""
         dataset = self.dataset if dataset is None else dataset
+        if isinstance(nodes, (str, os.PathLike)):
+            options = {**options, "nodes": os.fspath(nodes)}
+        elif nodes is not None:
+            # Too many for a command line, perhaps.
+            with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
+                file = os.path.join(folder, "nodes.npy")
+                np.save(file, _node_numbers(nodes))
+                try:
+                    return self.predict(what, dataset, nodes=file, path=path, ranks=ranks,
+                                        launcher=launcher, **options)
+                except InputError as error:
+                    raise _naming(error, {f"--nodes {file}": "nodes", file: "nodes"}) from None
         if path is not None:
             place = os.path.abspath(os.fspath(path))
             return self._write_predictions(what, dataset, place, ranks, launcher, options)

@@ -357,6 +357,34 @@ class TrainTest(WorkFolder):
         self.assertIn("runs/data-gcn-1", repr(atoll.Run(run.path)))
         self.assertIn("<table>", run.metrics._repr_html_())
 
+    def test_predictions_of_some_nodes(self):
+        run = atoll.train(self.dataset, "sage", **QUICK)
+        logits = run.predict("logits")
+        mask = np.zeros(NODES, bool)
+        mask[[2, 50]] = True
+        for nodes, numbers in (([7, 3, 7], [7, 3, 7]), (np.array([5]), [5]), (11, [11]),
+                               (range(4), [0, 1, 2, 3]), (mask, [2, 50])):
+            np.testing.assert_allclose(run.predict("logits", nodes=nodes), logits[numbers],
+                                       rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(run.predict(nodes=[9, 1]), logits[[9, 1]].argmax(1))
+        self.assertEqual(run.predict("probabilities", nodes=[9, 1]).shape, (2, CLASSES))
+        run.predict(nodes=[9, 1], path="some.npy")
+        np.testing.assert_array_equal(np.load("some.ids.npy"), [9, 1])
+        given = arrays()
+        new = {"edge_index": np.array([[0, 3, NODES], [NODES, NODES + 1, NODES + 1]]),
+               "x": given["x"][:2] + 1, "y": np.array([-1, -1])}
+        grown = atoll.Dataset.from_arrays(
+            np.concatenate([given["edge_index"], new["edge_index"]], axis=1),
+            np.concatenate([given["x"], new["x"]]), np.concatenate([given["y"], new["y"]]),
+            directed=True, path="grown")
+        found = run.predict("logits", grown, nodes="new")
+        self.assertEqual(found.shape, (2, CLASSES))
+        np.testing.assert_allclose(found, run.predict("logits", grown)[NODES:], rtol=1e-5, atol=1e-5)
+        for nodes, words in (([NODES], "nodes: entry 0 is 120"), ("new", "--nodes new"),
+                             ([0.5], "nodes: it is float64"), ([[1]], "whole numbers")):
+            with self.assertRaisesRegex(atoll.InputError, words):
+                run.predict(nodes=nodes)
+
     def test_ranks_give_the_same_losses(self):
         one = atoll.train(self.dataset, "gat", heads=2, **QUICK)
         for launcher in ("threads", "mpirun"):

@@ -49,6 +49,7 @@ VALUES = {
     "parts-file": ("parts.npy", "parts-2.npy"), "metric": ("accuracy", "mcc"), "loss": ("cross-entropy", "focal"),
     "snapshot-dir": ("/dev/shm", "/tmp"), "blocks": ("4", "auto"), "blocks-until": ("3", "accuracy"),
     "local-until": ("3", "accuracy"), "group-ranks": ("1", "2"), "offload-folder": ("/tmp", "/var/tmp"),
+    "nodes": ("1", "2"),
 }
 # Options that belong to one rank: they may differ, and change nothing that ranks share.
 OWN = {"threads", "backend"}

@@ -1,0 +1,116 @@
+#include "datasets/node_list.hpp"
+
+#include <charconv>
+#include <filesystem>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "datasets/array_reader.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr const char* kAllowedLists =
+    "allowed are new, numbers and ranges of them (0,5,10-19), or a .npy or text file of numbers";
+
+class NodeList {
+ public:
+  NodeList(std::int64_t nodes, std::string place) : nodes_(nodes), place_(std::move(place)) {}
+
+  void add(std::int64_t node) {
+    require_node(node);
+    list_.push_back(GlobalId{node});
+  }
+  void add_range(std::int64_t first, std::int64_t last) {
+    require_node(first);
+    require_node(last);
+    if (last < first) {
+      fail_option("{}: the range {}-{} ends before it begins; {}", place_, first, last,
+                  kAllowedLists);
+    }
+    for (std::int64_t node = first; node <= last; ++node) add(node);
+  }
+  // One number, or a range.
+  void add(std::string_view word) {
+    const std::size_t dash = word.find('-', 1);
+    if (dash == std::string_view::npos) return add(number(word, word));
+    add_range(number(word.substr(0, dash), word), number(word.substr(dash + 1), word));
+  }
+  void add_words(std::string_view text, std::string_view between) {
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find_first_of(between), text.size());
+      if (end > 0) add(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+  }
+
+  std::vector<GlobalId> take() {
+    if (list_.empty()) fail_option("{}: lists no node; {}", place_, kAllowedLists);
+    return std::move(list_);
+  }
+
+ private:
+  void require_node(std::int64_t node) const {
+    if (node >= 0 && node < nodes_) return;
+    fail_option("{}: entry {} is {}; allowed are nodes 0 to {}", place_, list_.size(), node,
+                nodes_ - 1);
+  }
+  std::int64_t number(std::string_view text, std::string_view word) const {
+    std::int64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stopped, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && stopped == end && !text.empty()) return value;
+    fail_option("{}: entry {} is '{}'; allowed are nodes 0 to {}", place_, list_.size(), word,
+                nodes_ - 1);
+  }
+
+  std::int64_t nodes_;
+  std::string place_;
+  std::vector<GlobalId> list_;
+};
+
+void add_array(const std::filesystem::path& path, const std::string& option, NodeList& list) {
+  ArrayReader array = ArrayReader::open_npy(path);
+  if (array.kind() == 'b') {
+    fail_option("{} {}: it holds booleans; allowed are numbers of nodes: numpy.flatnonzero(MASK)",
+                option, path.string());
+  }
+  for (const std::int64_t node : read_integers(std::move(array))) list.add(node);
+}
+
+}  // namespace
+
+std::vector<GlobalId> read_node_list(const std::string& text, std::int64_t nodes,
+                                     std::optional<std::int64_t> first_new,
+                                     const std::string& option) {
+  NodeList list(nodes, option + " " + text);
+  if (text == "new") {
+    if (!first_new) {
+      fail_option(
+          "{} new: the model does not say how many nodes its dataset had; name the nodes: {}",
+          option, kAllowedLists);
+    }
+    if (*first_new >= nodes) {
+      fail_option(
+          "{} new: the dataset has {} nodes, and the model was trained on one of {}; allowed are "
+          "datasets that have grown, or other nodes: {}",
+          option, nodes, *first_new, kAllowedLists);
+    }
+    list.add_range(*first_new, nodes - 1);
+  } else if (text.find_first_not_of("0123456789,-") == std::string::npos) {
+    list.add_words(text, ",");
+  } else {
+    const std::filesystem::path path = text;
+    if (!is_there(path)) fail_option("{} {}: no such file; {}", option, text, kAllowedLists);
+    if (path.extension() == ".npy") {
+      add_array(path, option, list);
+    } else {
+      list.add_words(read_text(path), " ,;\t\r\n");
+    }
+  }
+  return list.take();
+}
+
+}  // namespace atl
