@@ -214,7 +214,7 @@ def _cut_elsewhere(dataset, request, threads, file):
     with tempfile.TemporaryDirectory(prefix="atoll-", dir=os.path.dirname(file)) as folder:
         parts_file, request_file = (os.path.join(folder, name) for name in ("parts.npy", "request"))
         with open(request_file, "w", encoding="utf-8") as text:
-            json.dump({**request, "dataset": dataset.path, "threads": threads, "out": parts_file},
+            json.dump({**request, "dataset": dataset._array_folder(), "threads": threads, "out": parts_file},
                       text)
         command = _program.MeasuredProcess(
             [sys.executable, "-m", "atoll._other_cuts", request_file],
