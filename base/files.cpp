@@ -21,26 +21,65 @@ namespace {
 // A dataset folder, not some other program's dataset.json.
 bool is_dataset_folder(const fs::path& folder) {
   std::error_code error;
-  return fs::exists(folder / "dataset.json", error) && fs::exists(folder / "row_ptr.npy", error);
+  return fs::exists(folder / "dataset.json", error) &&
+         (fs::exists(folder / "row_ptr.npy", error) ||
+          fs::exists(folder / "added_edges.npy", error));  // what a delta always has
+}
+
+// The file, opened for reading, and its size.
+struct OpenedFile {
+  Descriptor fd;
+  std::size_t size = 0;
+};
+OpenedFile open_to_map(const fs::path& path) {
+  // Without O_NONBLOCK a FIFO would wait here for somebody to write.
+  OpenedFile file{Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
+  if (!file.fd) fail_input("{}: can't open: {}", path.string(), std::strerror(errno));
+  struct stat status {};
+  if (::fstat(file.fd.get(), &status) != 0) {
+    fail_input("{}: can't read its size: {}", path.string(), std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) fail_input("{}: not a regular file", path.string());
+  file.size = static_cast<std::size_t>(status.st_size);
+  return file;
 }
 
 }  // namespace
 
 MappedFile::MappedFile(const fs::path& path) {
-  // Without O_NONBLOCK a FIFO would wait here for somebody to write.
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd) fail_input("{}: can't open: {}", path.string(), std::strerror(errno));
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) {
-    fail_input("{}: can't read its size: {}", path.string(), std::strerror(errno));
-  }
-  if (!S_ISREG(status.st_mode)) fail_input("{}: not a regular file", path.string());
-  size_ = static_cast<std::size_t>(status.st_size);
+  const OpenedFile file = open_to_map(path);
+  size_ = file.size;
   if (size_ == 0) return;
-  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
+  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd.get(), 0);
   if (data == MAP_FAILED) fail_input("{}: can't map: {}", path.string(), std::strerror(errno));
   data_ = static_cast<const std::byte*>(data);
   register_mapping(bytes(), path);
+}
+
+MappedFile MappedFile::grown(std::size_t size, const fs::path& path) {
+  MappedFile memory;
+  if (size == 0) return memory;
+  constexpr int kPrivate = MAP_PRIVATE | MAP_NORESERVE;
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, kPrivate | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    fail(ErrorKind::kMemory, "no {} bytes of memory: {}", size, std::strerror(errno));
+  }
+  memory.data_ = static_cast<const std::byte*>(data);
+  memory.size_ = size;
+  if (path.empty()) {
+    ::madvise(data, size, MADV_HUGEPAGE);  // a refusal costs only time
+    return memory;
+  }
+  const OpenedFile file = open_to_map(path);
+  ATOLL_ASSERT(file.size <= size, "{}: {} bytes, {} wanted", path.string(), file.size, size);
+  if (file.size == 0) return memory;
+  // In the place of the first pages; what is behind the file's end in the last of them is 0, too.
+  if (::mmap(data, file.size, PROT_READ | PROT_WRITE, kPrivate | MAP_FIXED, file.fd.get(), 0) ==
+      MAP_FAILED) {
+    fail_input("{}: can't map: {}", path.string(), std::strerror(errno));
+  }
+  register_mapping(memory.bytes(), path);
+  return memory;
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

@@ -18,11 +18,17 @@ class MappedFile {
  public:
   MappedFile() = default;
   explicit MappedFile(const std::filesystem::path& path);
+  // Memory of `size` bytes that begins with those of the file, of which there are no more, and goes
+  // on with zeros. Pages are the file's, without a copy, until they are written to through
+  // writable(); the file itself never changes. An empty path: zeros alone.
+  static MappedFile grown(std::size_t size, const std::filesystem::path& path = {});
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  // The same bytes, if grown() made them.
+  std::span<std::byte> writable() { return {const_cast<std::byte*>(data_), size_}; }
 
  private:
   const std::byte* data_ = nullptr;

@@ -189,21 +189,25 @@ std::string make_npy_header(const std::string& descr, std::span<const std::int64
   return header + dict;
 }
 
-NpyFile::NpyFile(const std::filesystem::path& path) : path_(path), map_(path) {
-  header_ = parse_npy_header(map_.bytes(), path.string());
+NpyFile::NpyFile(const std::filesystem::path& path)
+    : NpyFile(path, std::make_shared<const MappedFile>(path)) {}
+
+NpyFile::NpyFile(std::filesystem::path path, std::shared_ptr<const MappedFile> bytes)
+    : path_(std::move(path)), map_(std::move(bytes)) {
+  const std::string place = path_.string();
+  const std::size_t size = map_->bytes().size();
+  header_ = parse_npy_header(map_->bytes(), place);
   if (header_.fortran_order && header_.shape.size() > 1) {
-    fail_input("{}: the array is in Fortran order; save it with numpy.ascontiguousarray",
-               path.string());
+    fail_input("{}: the array is in Fortran order; save it with numpy.ascontiguousarray", place);
   }
   if (header_.descr[0] == '>') {
-    fail_input("{}: element type '{}' is big-endian; allowed is little-endian ('<')", path.string(),
+    fail_input("{}: element type '{}' is big-endian; allowed is little-endian ('<')", place,
                header_.descr);
   }
   const std::size_t expected =
       header_.data_offset + static_cast<std::size_t>(header_.elements()) * header_.item_bytes();
-  if (map_.bytes().size() != expected) {
-    fail_input("{}: {} bytes found, {} expected from its header", path.string(),
-               map_.bytes().size(), expected);
+  if (size != expected) {
+    fail_input("{}: {} bytes found, {} expected from its header", place, size, expected);
   }
 }
 

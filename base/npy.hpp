@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -60,6 +61,8 @@ class NpyFile {
  public:
   NpyFile() = default;
   explicit NpyFile(const std::filesystem::path& path);
+  // The bytes of such a file, which are in memory alone; `path` names them in errors.
+  NpyFile(std::filesystem::path path, std::shared_ptr<const MappedFile> bytes);
 
   const NpyHeader& header() const { return header_; }
   std::int64_t rows() const { return header_.shape.empty() ? 1 : header_.shape[0]; }
@@ -70,7 +73,7 @@ class NpyFile {
   template <typename T>
   std::span<const T> values() const {
     require_descr(npy_descr<T>());
-    return {reinterpret_cast<const T*>(map_.bytes().data() + header_.data_offset),
+    return {reinterpret_cast<const T*>(map_->bytes().data() + header_.data_offset),
             static_cast<std::size_t>(header_.elements())};
   }
   bool is(const char* descr) const { return header_.descr == descr; }
@@ -80,7 +83,7 @@ class NpyFile {
 
  private:
   std::filesystem::path path_;
-  MappedFile map_;
+  std::shared_ptr<const MappedFile> map_;
   NpyHeader header_;
 };
 

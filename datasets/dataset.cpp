@@ -65,9 +65,9 @@ void check_format(const Json& json, const fs::path& file) {
   if (!json.is_object()) fail_input("{}: a JSON object is expected", file.string());
   const auto format = json_field_or<std::string>(json, "format", file, "atoll-dataset");
   const auto version = json_field_or<std::int64_t>(json, "version", file, 1);
-  if (format != "atoll-dataset" || version != 1) {
-    fail_input("{}: format '{}' version {}; allowed is 'atoll-dataset' version 1", file.string(),
-               format, version);
+  if ((format != "atoll-dataset" && format != kDeltaFormat) || version != 1) {
+    fail_input("{}: format '{}' version {}; allowed are 'atoll-dataset' and '{}' version 1",
+               file.string(), format, version, kDeltaFormat);
   }
 }
 
@@ -116,14 +116,26 @@ Json checked_files(const Json& json, const fs::path& file, bool with_split) {
   return files;
 }
 
-}  // namespace
-
-std::string Dataset::split_remedy() const {
-  return fmt::format("if atoll split {} was interrupted, run it again with --replace",
-                     folder_.string());
+// The same of a delta, whose whole files are in memory.
+Json checked_files(const Json& json, const fs::path& file, const WholeFiles& grown) {
+  if (!json.contains("files")) return describe_files(grown);
+  const Json& files = json["files"];
+  if (!files.is_object()) fail_input("{}: field 'files' is not an object", file.string());
+  for (const auto& [name, bytes] : grown) {
+    const auto entry = json_field<Json>(files, name.c_str(), file);
+    json_field<std::string>(entry, "xxh3", file);
+    const auto stated = json_field<std::int64_t>(entry, "bytes", file);
+    const auto found = static_cast<std::int64_t>(bytes->bytes().size());
+    if (stated == found) continue;
+    fail_input("{}: {} has {} bytes, but the chain of bases gives {}", file.string(), name, stated,
+               found);
+  }
+  return files;
 }
 
-Dataset Dataset::open(const fs::path& folder, bool with_split) {
+}  // namespace
+
+Json read_dataset_json(const fs::path& folder) {
   const fs::path file = folder / "dataset.json";
   std::error_code error;
   if (!fs::is_directory(folder, error)) fail_input("{}: no such folder", folder.string());
@@ -135,11 +147,27 @@ Dataset Dataset::open(const fs::path& folder, bool with_split) {
   if (json.contains("seal")) {
     with_remedy("remove the field 'seal' if the change is meant", [&] { check_seal(json, file); });
   }
+  return json;
+}
+
+std::string Dataset::split_remedy() const {
+  return fmt::format("if atoll split {} was interrupted, run it again with --replace",
+                     folder_.string());
+}
+
+Dataset Dataset::open(const fs::path& folder, bool with_split) {
+  const fs::path file = folder / "dataset.json";
+  Json json = read_dataset_json(folder);
   if (!with_split) forget_split(json);
-  require_listed_files(json, file, with_split);
   Dataset dataset;
   dataset.folder_ = folder;
   dataset.with_split_ = with_split;
+  if (is_delta(json)) {
+    dataset.grown_ = std::make_shared<const WholeFiles>(
+        merge_chain(read_chain(folder, json, with_split), with_split));
+  } else {
+    require_listed_files(json, file, with_split);
+  }
   dataset.open_graph(json);
   dataset.open_node_arrays(json);
   DatasetInfo& info = dataset.info_;
@@ -147,8 +175,9 @@ Dataset Dataset::open(const fs::path& folder, bool with_split) {
   info.name = json_field_or<std::string>(json, "name", file, named.filename().string());
   info.edges_source = json_field_or<std::int64_t>(json, "edges_source", file, info.edges);
   info.provenance = json_field_or<Json>(json, "provenance", file, Json::object());
-  const Json files = checked_files(json, file, with_split);
-  info.checksum = overall_checksum(files);
+  dataset.files_ = dataset.grown_ ? checked_files(json, file, *dataset.grown_)
+                                  : checked_files(json, file, with_split);
+  info.checksum = overall_checksum(dataset.files_);
   const auto stated = json_field_or<std::string>(json, "checksum", file, info.checksum);
   if (stated != info.checksum) {
     fail_input("{}: field 'checksum' is {}, but its list of files gives {}", file.string(), stated,
@@ -157,9 +186,27 @@ Dataset Dataset::open(const fs::path& folder, bool with_split) {
   return dataset;
 }
 
+std::optional<NpyFile> Dataset::array(const char* name) const {
+  if (!grown_) return open_if_there(folder_ / name);
+  const auto found = grown_->find(name);
+  if (found == grown_->end()) return std::nullopt;
+  return NpyFile(folder_ / name, found->second);
+}
+
+NpyFile Dataset::required_array(const char* name) const {
+  if (std::optional<NpyFile> found = grown_ ? array(name) : std::nullopt) return *found;
+  return NpyFile(folder_ / name);  // which says that it is not there
+}
+
+TypeArray Dataset::type_array(const char* name, std::int64_t length) const {
+  if (!grown_) return {folder_ / name, length};
+  std::optional<NpyFile> found = array(name);
+  return found ? TypeArray(std::move(*found), length) : TypeArray();
+}
+
 void Dataset::open_graph(const Json& json) {
   const fs::path file = folder_ / "dataset.json";
-  row_ptr_ = NpyFile(folder_ / "row_ptr.npy");
+  row_ptr_ = required_array("row_ptr.npy");
   const auto row_ptr = row_ptr_.values<std::int64_t>();
   if (row_ptr_.header().shape.size() != 1 || row_ptr.empty()) {
     fail_input("{}: one dimension with nodes + 1 entries is expected", row_ptr_.path().string());
@@ -168,7 +215,7 @@ void Dataset::open_graph(const Json& json) {
   if (info_.nodes == 0 || info_.nodes > std::numeric_limits<std::int32_t>::max()) {
     fail_input("{}: {} nodes; allowed are 1 to 2^31 - 1", row_ptr_.path().string(), info_.nodes);
   }
-  col_idx_ = NpyFile(folder_ / "col_idx.npy");
+  col_idx_ = required_array("col_idx.npy");
   col_idx_.require_shape(std::vector<std::int64_t>{-1});
   info_.edges = col_idx_.rows();
   if (row_ptr.front() != 0 || row_ptr.back() != info_.edges) {
@@ -190,7 +237,7 @@ void Dataset::open_graph(const Json& json) {
 
 void Dataset::open_edge_arrays(const Json& json) {
   const fs::path file = folder_ / "dataset.json";
-  if (auto weights = open_if_there(folder_ / "edge_weights.npy")) {
+  if (auto weights = array("edge_weights.npy")) {
     edge_weights_ = std::move(*weights);
     edge_weights_.require_descr("<f4");
     edge_weights_.require_shape(std::vector{info_.edges});
@@ -200,9 +247,9 @@ void Dataset::open_edge_arrays(const Json& json) {
     fail_input("{}: field 'weighted' is {}, but edge_weights.npy is {}", file.string(),
                !info_.weighted, info_.weighted ? "there" : "not there");
   }
-  edge_types_ = TypeArray(folder_ / "edge_types.npy", info_.edges);
+  edge_types_ = type_array("edge_types.npy", info_.edges);
   info_.relations = edge_types_.count(json, "relations", file);
-  if (auto features = open_if_there(folder_ / "edge_features.npy")) {
+  if (auto features = array("edge_features.npy")) {
     edge_features_ = std::move(*features);
     edge_features_.require_descr("<f4");
     edge_features_.require_shape(std::vector<std::int64_t>{info_.edges, -1});
@@ -230,9 +277,15 @@ void Dataset::narrow_col_idx() {
 
 std::vector<std::string> Dataset::node_ids() const {
   const fs::path path = folder_ / kNodeIdsFile;
-  if (!is_there(path)) return {};
-  const MappedFile file(path);
-  const auto bytes = file.bytes();
+  std::shared_ptr<const MappedFile> file;
+  if (grown_) {
+    const auto found = grown_->find(kNodeIdsFile);
+    if (found != grown_->end()) file = found->second;
+  } else if (is_there(path)) {
+    file = std::make_shared<const MappedFile>(path);
+  }
+  if (!file) return {};
+  const auto bytes = file->bytes();
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::vector<std::string> ids;
   while (!text.empty()) {
@@ -249,17 +302,17 @@ std::vector<std::string> Dataset::node_ids() const {
 
 void Dataset::open_node_arrays(const Json& json) {
   const fs::path file = folder_ / "dataset.json";
-  if (auto features = open_if_there(folder_ / "features.npy")) {
+  if (auto features = array("features.npy")) {
     features_ = std::move(*features);
     features_.require_descr("<f4");
     features_.require_shape(std::vector<std::int64_t>{info_.nodes, -1});
     info_.features = features_.columns();
   }
   agree(json, file, "features", info_.features);
-  node_types_ = TypeArray(folder_ / "node_types.npy", info_.nodes);
+  node_types_ = type_array("node_types.npy", info_.nodes);
   info_.node_types = node_types_.count(json, "node_types", file);
   info_.features_by_type = read_features_by_type(json, info_, file);
-  if (auto split = with_split_ ? open_if_there(folder_ / kSplitFile) : std::nullopt) {
+  if (auto split = with_split_ ? array(kSplitFile) : std::nullopt) {
     split_ = std::move(*split);
     split_.require_descr("|u1");
     const bool single = split_.header().shape.size() == 1;
@@ -268,7 +321,7 @@ void Dataset::open_node_arrays(const Json& json) {
     info_.splits = single ? 1 : split_.rows();
   }
   with_remedy(split_remedy(), [&] { agree(json, file, "splits", info_.splits); });
-  if (auto labels = open_if_there(folder_ / "labels.npy")) {
+  if (auto labels = array("labels.npy")) {
     labels_ = std::move(*labels);
     open_labels(json);
   } else {

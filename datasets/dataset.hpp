@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/json.hpp"
 #include "base/npy.hpp"
+#include "datasets/delta.hpp"
 #include "datasets/links.hpp"
 #include "datasets/type_array.hpp"
 #include "partition/local_graph.hpp"
@@ -25,6 +28,9 @@ inline constexpr std::int64_t kMaxClasses = 1 << 20;
 
 // The file of Dataset::node_ids(): a line for each node.
 inline constexpr const char* kNodeIdsFile = "node_ids.txt";
+
+// Beside dataset.json of a folder that Python has made: the names of the classes.
+inline constexpr const char* kClassNamesFile = "class_names.json";
 
 enum class Split : std::uint8_t { kTrain = 0, kValid = 1, kTest = 2, kNone = 255 };
 
@@ -50,9 +56,13 @@ struct DatasetInfo {
   std::string checksum;  // over all files, 16 hex digits
 };
 
-// An opened dataset folder. open() checks that every file agrees with dataset.json in type, shape
-// and size, and that row_ptr ascends; validate() also checks every value. A hand-made dataset.json
-// needs only "directed"; what it leaves out is taken from the arrays.
+// dataset.json of a folder, whole or a delta, with its format and seal checked.
+Json read_dataset_json(const std::filesystem::path& folder);
+
+// An opened dataset folder; of a delta, what the chain of its bases gives. open() checks that every
+// file agrees with dataset.json in type, shape and size, and that row_ptr ascends; validate() also
+// checks every value. A hand-made dataset.json needs only "directed"; what it leaves out is taken
+// from the arrays.
 class Dataset {
  public:
   // Without `with_split` it is as if there were no split.npy, whatever dataset.json says of one.
@@ -69,6 +79,10 @@ class Dataset {
   std::span<const std::uint8_t> split(std::int64_t index) const;
 
   const Links& links() const { return links_; }
+  // A delta's files as a whole folder would have them; null if the folder is whole.
+  const WholeFiles* grown() const { return grown_.get(); }
+  // The object `files` of dataset.json, or what it would be.
+  const Json& files() const { return files_; }
 
   // The ids that the nodes have in the source of the dataset, where an import has renumbered them;
   // else empty. Throws Error{kInput} unless it is one per node.
@@ -92,6 +106,10 @@ class Dataset {
   std::vector<std::uint8_t> labelled() const;
 
  private:
+  // The array of this name, wherever it is.
+  std::optional<NpyFile> array(const char* name) const;
+  NpyFile required_array(const char* name) const;
+  TypeArray type_array(const char* name, std::int64_t length) const;
   void open_graph(const Json& json);
   void open_edge_arrays(const Json& json);
   void narrow_col_idx();
@@ -99,6 +117,7 @@ class Dataset {
   void open_labels(const Json& json);
   void open_links(const Json& json);
   void validate_graph() const;
+  void validate_grown(const Json& json) const;
   void validate_splits() const;
   void validate_features_by_type() const;
   void validate_node_ids() const;
@@ -106,7 +125,9 @@ class Dataset {
 
   std::filesystem::path folder_;
   bool with_split_ = true;
+  std::shared_ptr<const WholeFiles> grown_;  // of a delta, else null
   DatasetInfo info_;
+  Json files_;
   NpyFile row_ptr_, col_idx_, edge_weights_, edge_features_, features_, labels_, split_;
   TypeArray edge_types_, node_types_;
   Links links_;

@@ -26,7 +26,7 @@ void DatasetChange::replace(const Array& array,
                             const std::function<void(const fs::path&)>& write) const {
   const fs::path list = folder_ / "dataset.json";
   Json json = read_json(list);
-  if (!json.contains("files")) {
+  if (!json.contains("files") && !is_delta(json)) {
     json["files"] = describe_files(folder_, array.file != std::string_view(kSplitFile));
   }
   AtomicFile made(folder_ / array.file);
@@ -38,6 +38,7 @@ void DatasetChange::replace(const Array& array,
     provenance[array.provenance_field] = array.made_of;
   }
   json["files"][array.file] = describe_file(folder_ / array.file);
+  if (is_delta(json)) json["delta"]["files"][array.file] = json["files"][array.file];
   json["checksum"] = overall_checksum(json["files"]);
   add_seal(json);
   write_json(list, json);

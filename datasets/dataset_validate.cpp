@@ -307,6 +307,7 @@ void Dataset::validate_checksums() const {
   const fs::path file = folder_ / "dataset.json";
   const Json json = read_json(file);
   if (!json.contains("files")) return;
+  if (grown_) return validate_grown(json);
   for (const char* name : kDatasetFiles) {
     std::error_code error;
     if (!fs::exists(folder_ / name, error)) continue;
@@ -315,6 +316,20 @@ void Dataset::validate_checksums() const {
     with_remedy(is_split ? split_remedy() : "restore the file, or make the dataset again", [&] {
       check_file(folder_ / name, json_field<Json>(json["files"], name, file), file);
     });
+  }
+}
+
+// The bytes that the chain gives, as those of a whole folder: so a chain is read once. Only if they
+// are wrong, each of its files is compared.
+void Dataset::validate_grown(const Json& json) const {
+  const fs::path file = folder_ / "dataset.json";
+  const Json found = describe_files(*grown_);
+  for (const auto& [name, entry] : found.items()) {
+    const Json stated = json_field<Json>(json["files"], name.c_str(), file);
+    if (stated == entry || (name == kSplitFile && !with_split_)) continue;
+    check_chain_files(read_chain(folder_, json, with_split_));
+    fail_input("{}: the chain of bases gives {} another checksum, {}, than {} here", file.string(),
+               name, entry["xxh3"].get<std::string>(), stated.dump());
   }
 }
 

@@ -31,6 +31,23 @@ Json describe_files(const fs::path& folder, bool with_split) {
   return files;
 }
 
+Json dataset_fields(const DatasetInfo& info) {
+  Json json = Json::object();
+  json["name"] = info.name;
+  json["nodes"] = info.nodes;
+  json["edges"] = info.edges;
+  json["edges_source"] = info.edges_source;
+  json["features"] = info.features;
+  json["classes"] = info.classes;
+  json["splits"] = info.splits;
+  add_type_fields(json, info);
+  json["directed"] = info.directed;
+  json["weighted"] = info.weighted;
+  json["task"] = to_string(info.task);
+  json["provenance"] = info.provenance;
+  return json;
+}
+
 void add_type_fields(Json& json, const DatasetInfo& info) {
   if (info.relations > 0) json["relations"] = info.relations;
   if (info.edge_features > 0) json["edge_features"] = info.edge_features;
@@ -183,18 +200,7 @@ DatasetInfo DatasetWriter::commit() {
   Json json = Json::object();
   json["format"] = "atoll-dataset";
   json["version"] = 1;
-  json["name"] = info_.name;
-  json["nodes"] = info_.nodes;
-  json["edges"] = info_.edges;
-  json["edges_source"] = info_.edges_source;
-  json["features"] = info_.features;
-  json["classes"] = info_.classes;
-  json["splits"] = info_.splits;
-  add_type_fields(json, info_);
-  json["directed"] = info_.directed;
-  json["weighted"] = info_.weighted;
-  json["task"] = to_string(info_.task);
-  json["provenance"] = info_.provenance;
+  json.update(dataset_fields(info_));
   json["files"] = files;
   json["checksum"] = info_.checksum;
   add_seal(json);

@@ -32,6 +32,8 @@ std::string overall_checksum(const Json& files);
 // {name: {"bytes": n, "xxh3": hex}} of every array file in `folder`, or of all but split.npy.
 Json describe_files(const std::filesystem::path& folder, bool with_split = true);
 
+// The fields of dataset.json that say what the arrays hold and how they were made.
+Json dataset_fields(const DatasetInfo& info);
 // The fields of what few datasets have, for dataset.json and shard.json, each where it is not 0.
 void add_type_fields(Json& json, const DatasetInfo& info);
 // The field features_by_type of either; empty if it is not there. Throws Error{kInput} unless it

@@ -25,8 +25,9 @@ namespace {
 // Reads the lines of one list, with ids from 0 to `nodes` - 1, or those that `ids` know.
 class EdgeLinesReader {
  public:
-  EdgeLinesReader(const EdgeLines& lines, std::int64_t nodes, const NodeIds* ids)
-      : lines_(lines), largest_((nodes < 0 ? kMaxNodes : nodes) - 1), ids_(ids) {}
+  EdgeLinesReader(const EdgeLines& lines, std::int64_t nodes, const NodeIds* ids,
+                  const char* remedy)
+      : lines_(lines), largest_((nodes < 0 ? kMaxNodes : nodes) - 1), ids_(ids), remedy_(remedy) {}
 
   Edge read(FieldReader& fields) const {
     Edge edge{.source = 0, .target = 0};
@@ -62,8 +63,7 @@ class EdgeLinesReader {
       id = ids_->find(fields.text("node id"));
       if (id < 0) fields.fail_here("an id before it was not there when the file was first read");
     } else if (!fields.take_integer(0, largest_, id)) {
-      with_remedy("--renumber takes ids of any kind",
-                  [&] { return fields.integer(0, largest_, "node id"); });
+      with_remedy(remedy_, [&] { return fields.integer(0, largest_, "node id"); });
     }
     return static_cast<std::int32_t>(id);
   }
@@ -71,6 +71,7 @@ class EdgeLinesReader {
   const EdgeLines& lines_;
   std::int64_t largest_;
   const NodeIds* ids_;
+  const char* remedy_;
 };
 
 // Calls visit(fields) for every line that holds an edge; it must read the whole line.
@@ -88,9 +89,11 @@ void each_edge(const fs::path& path, const EdgeLines& lines, const Visit& visit)
   }
 }
 
-void stream_lines(const fs::path& path, std::int64_t nodes, const EdgeLines& lines,
-                  const NodeIds* ids, const EdgeSink& sink) {
-  const EdgeLinesReader edges(lines, nodes, ids);
+}  // namespace
+
+void stream_edge_lines(const fs::path& path, std::int64_t nodes, const EdgeLines& lines,
+                       const NodeIds* ids, const char* remedy, const EdgeSink& sink) {
+  const EdgeLinesReader edges(lines, nodes, ids, remedy);
   EdgeBlock block(sink);
   each_edge(path, lines, [&](FieldReader& fields) {
     const Edge edge = edges.read(fields);
@@ -98,6 +101,8 @@ void stream_lines(const fs::path& path, std::int64_t nodes, const EdgeLines& lin
   });
   block.flush();
 }
+
+namespace {
 
 // Adds the ids of both ends of all edges.
 void collect_ids(const fs::path& path, const EdgeLines& lines, NodeIds& ids) {
@@ -159,7 +164,10 @@ void read_list(ImportSession& session, const fs::path& path, NamedArrays* arrays
   }
   columns.least_nodes = stated.least;
   session.graph(
-      [&](const EdgeSink& sink) { stream_lines(path, stated.exact, lines, ids.get(), sink); },
+      [&](const EdgeSink& sink) {
+        stream_edge_lines(path, stated.exact, lines, ids.get(), "--renumber takes ids of any kind",
+                          sink);
+      },
       stated.exact, columns, path.string());
   if (ids) session.node_ids(*ids);
   if (arrays != nullptr) arrays->set_nodes(session.nodes(), ids);

@@ -6,6 +6,7 @@
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
 #include "datasets/ogb_text.hpp"
+#include "datasets/snapshots.hpp"
 
 namespace atl {
 
@@ -31,6 +32,11 @@ void read_species(ImportSession& session, const fs::path& path) {
   session.note("node_types", types.numbers);
 }
 
+// When each node came, kept for --snapshots.
+void keep_years(ImportSession& session, const std::vector<std::int64_t>& years) {
+  write_npy(session.scratch() / kNodeYearFile, years);
+}
+
 void import_text(ImportSession& session, const fs::path& raw) {
   const std::int64_t nodes = read_ogb_count(raw / "num-node-list.csv.gz", kMaxNodes);
   const EdgeStream stream = [&](const EdgeSink& sink) {
@@ -49,6 +55,9 @@ void import_text(ImportSession& session, const fs::path& raw) {
   }
   if (const fs::path path = raw / "node_species.csv.gz"; is_there(path)) {
     read_species(session, path);
+  }
+  if (const fs::path path = raw / "node_year.csv.gz"; is_there(path)) {
+    keep_years(session, read_years(path, session.nodes()));
   }
   if (const fs::path path = raw / "node-label.csv.gz"; is_there(path)) {
     write_ogb_labels(session, read_ogb_labels(path, nodes));
@@ -78,6 +87,9 @@ void import_binary(ImportSession& session, const fs::path& raw) {
   session.graph([&](const EdgeSink& sink) { stream_edge_index(edges, counts[0], {}, sink); },
                 counts[0], columns, archive.path().string());
   if (archive.has("node_feat")) session.features(archive.open("node_feat"));
+  if (archive.has("node_year")) {
+    keep_years(session, read_years(archive.open("node_year"), session.nodes()));
+  }
   if (is_there(raw / "node-label.npz")) {
     session.labels(NpzArchive(raw / "node-label.npz", session.scratch()).open("node_label"));
   }

@@ -48,8 +48,9 @@ Json describe_options(const ImportOptions& options) {
   return json;
 }
 
-// Every row of an array of one or two dimensions.
-void write_all(ArrayReader reader, FeatureWriter& writer, const char* doing) {
+}  // namespace
+
+void write_every_row(ArrayReader reader, FeatureWriter& writer, const char* doing) {
   const std::int64_t count = reader.length(0);
   const std::int64_t columns = reader.length(1);
   const std::int64_t block = std::max<std::int64_t>(
@@ -65,8 +66,6 @@ void write_all(ArrayReader reader, FeatureWriter& writer, const char* doing) {
   reader.finish();
 }
 
-}  // namespace
-
 RowStream rows_of(std::function<ArrayReader()> open) {
   return [open = std::move(open)](std::int64_t rows, const RowOpener& open_writer) {
     ArrayReader reader = open();
@@ -76,7 +75,7 @@ RowStream rows_of(std::function<ArrayReader()> open) {
       reader.require_shape({rows, -1});
     }
     FeatureWriter& writer = open_writer(reader.length(1), reader.place());
-    write_all(std::move(reader), writer, "reading features of edges");
+    write_every_row(std::move(reader), writer, "reading features of edges");
   };
 }
 
@@ -260,7 +259,7 @@ FeatureWriter ImportSession::sparse_features(std::int64_t columns, std::int64_t 
 void ImportSession::features(ArrayReader reader) {
   reader.require_shape({nodes(), -1});
   FeatureWriter writer = features(reader.length(1), reader.place());
-  write_all(std::move(reader), writer, "reading features");
+  write_every_row(std::move(reader), writer, "reading features");
   writer.close();
 }
 

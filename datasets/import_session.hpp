@@ -139,6 +139,9 @@ class ImportSession {
   bool can_renumber_ = false;
 };
 
+// Every row of an array of one or two dimensions; `doing` says so while it lasts.
+void write_every_row(ArrayReader reader, FeatureWriter& writer, const char* doing);
+
 // The rows of an array [rows, columns] or [rows].
 RowStream rows_of(std::function<ArrayReader()> open);
 

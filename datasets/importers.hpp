@@ -11,6 +11,7 @@ namespace atl {
 class NamedArrays;
 class NodeIds;
 class NpzArchive;
+struct EdgeLines;
 
 // Each reads session.source() and hands graph, features, labels and splits to the session. Throws
 // Error{kInput} naming file and place.
@@ -31,6 +32,12 @@ bool is_scipy_matrix(const NpzArchive& archive);
 void import_scipy_matrix(ImportSession& session, const std::filesystem::path& path);
 // Whether the file begins as archives do.
 bool is_zip_archive(const std::filesystem::path& path);
+
+// The edges of a text whose columns are `lines`, with ids from 0 to nodes - 1 (-1: any), or those
+// that `ids` know. `remedy`: against others.
+void stream_edge_lines(const std::filesystem::path& path, std::int64_t nodes,
+                       const EdgeLines& lines, const NodeIds* ids, const char* remedy,
+                       const EdgeSink& sink);
 
 // How many nodes --nodes or arrays of nodes state; -1: none does. Text with ids states the least.
 struct StatedNodes {

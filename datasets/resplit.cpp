@@ -40,7 +40,11 @@ Dataset resplit(const fs::path& folder, const std::string& split, std::uint64_t 
     const DatasetChange change(folder);
     const Dataset dataset = Dataset::open(folder, /*with_split=*/false);
     std::error_code ignored;
-    if (!replace && fs::exists(folder / kSplitFile, ignored)) {
+    const Json json = read_json(folder / "dataset.json");
+    const bool has_split = fs::exists(folder / kSplitFile, ignored) ||
+                           (is_delta(json) && json_field_or<std::int64_t>(
+                                                  json, "splits", folder / "dataset.json", 0) > 0);
+    if (!replace && has_split) {
       fail_option("{}: the dataset has a split; --replace makes another in its place",
                   folder.string());
     }

@@ -16,19 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 Json to_json(const DatasetInfo& info) {
-  Json json;
-  json["name"] = info.name;
-  json["nodes"] = info.nodes;
-  json["edges"] = info.edges;
-  json["edges_source"] = info.edges_source;
-  json["features"] = info.features;
-  json["classes"] = info.classes;
-  json["splits"] = info.splits;
-  add_type_fields(json, info);
-  json["directed"] = info.directed;
-  json["weighted"] = info.weighted;
-  json["task"] = to_string(info.task);
-  json["provenance"] = info.provenance;
+  Json json = dataset_fields(info);
   json["checksum"] = info.checksum;
   return json;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/error.hpp"
 #include "base/memory.hpp"
@@ -213,8 +214,34 @@ Json statistics_json(const Dataset& dataset, const DatasetStatistics& s,
   json["checksum"] = info.checksum;
   json["checksums"] = checksums;
   json["provenance"] = info.provenance;
+  if (dataset.grown() != nullptr) json["chain"] = describe_chain(dataset.folder());
   return json;
 }
+
+namespace {
+
+// A line for the base of a delta, and one for each delta behind it.
+void add_chain(const std::filesystem::path& folder,
+               const std::function<void(const char*, const std::string&)>& line) {
+  const Json chain = describe_chain(folder);
+  const auto number = [](const Json& link, const char* field) {
+    return link.at(field).get<std::int64_t>();
+  };
+  for (const Json& link : chain) {
+    const std::string bytes = format_bytes(number(link, "bytes"));
+    const auto place = link.at("folder").get<std::string>();
+    if (link.contains("nodes")) {
+      line("base", fmt::format("{}: {} nodes, {}", place, number(link, "nodes"), bytes));
+      continue;
+    }
+    line("delta", fmt::format("{}: nodes +{} -{}, edges +{} -{}, features of {} nodes changed, {}",
+                              place, number(link, "nodes_added"), number(link, "nodes_removed"),
+                              number(link, "edges_added"), number(link, "edges_removed"),
+                              number(link, "features_changed"), bytes));
+  }
+}
+
+}  // namespace
 
 std::string statistics_text(const Dataset& dataset, const DatasetStatistics& s,
                             const std::string& checksums) {
@@ -277,6 +304,7 @@ std::string statistics_text(const Dataset& dataset, const DatasetStatistics& s,
   }
   line("parts", s.parts.empty() ? "none" : fmt::format("{}", fmt::join(s.parts, ", ")));
   line("checksum", fmt::format("{} ({})", info.checksum, checksums));
+  if (dataset.grown() != nullptr) add_chain(dataset.folder(), line);
   return text;
 }
 

@@ -43,6 +43,11 @@ TypeArray::TypeArray(const std::filesystem::path& path, std::int64_t length) {
   }
 }
 
+TypeArray::TypeArray(NpyFile types, std::int64_t length) : file_(std::move(types)), there_(true) {
+  file_.require_descr(npy_descr<std::uint16_t>());
+  file_.require_shape(std::vector{length});
+}
+
 std::span<const std::uint16_t> TypeArray::values() const {
   return file_.is(npy_descr<std::uint16_t>()) ? file_.values<std::uint16_t>() : narrowed_;
 }

@@ -28,6 +28,8 @@ class TypeArray {
   // narrowed, which takes 2 bytes of memory each. Throws Error{kInput} if type or shape are others,
   // or if a value that is narrowed lies outside 0 to kMaxTypes - 1.
   TypeArray(const std::filesystem::path& path, std::int64_t length);
+  // uint16 that is mapped already.
+  TypeArray(NpyFile types, std::int64_t length);
 
   std::span<const std::uint16_t> values() const;
   // How many types there are: what `field` of `json` (read from `file`) states, else the largest

@@ -151,6 +151,8 @@ void declare(CLI::App& program, Manner& manner) {
   add_import_command(program);
   add_generate_command(program);
   add_info_command(program);
+  add_append_command(program);
+  add_compact_command(program);
   add_split_command(program);
   add_features_command(program);
   add_partition_command(program);

@@ -11,6 +11,8 @@ namespace atl {
 void add_import_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_info_command(CLI::App& app);
+void add_append_command(CLI::App& app);
+void add_compact_command(CLI::App& app);
 void add_split_command(CLI::App& app);
 void add_features_command(CLI::App& app);
 void add_partition_command(CLI::App& app);

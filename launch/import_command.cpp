@@ -7,6 +7,7 @@
 #include "base/text.hpp"
 #include "datasets/import.hpp"
 #include "datasets/made_features.hpp"
+#include "datasets/snapshots.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
 #include "launch/validators.hpp"
@@ -23,7 +24,20 @@ struct ImportArguments {
   std::string features;
   std::int64_t nodes = -1;
   std::int64_t classes = -1;
+  SnapshotOptions snapshots;
+  std::string snapshots_from;
 };
+
+void run_snapshots(const ImportArguments& arguments) {
+  SnapshotOptions snapshots = arguments.snapshots;
+  if (!arguments.snapshots_from.empty()) snapshots.from = std::stoll(arguments.snapshots_from);
+  const auto made = import_snapshots(arguments.format, arguments.options, snapshots);
+  for (const Snapshot& snapshot : made) {
+    print("{}: {} nodes, {} edges{}\n", snapshot.folder.string(), snapshot.info.nodes,
+          snapshot.info.edges, snapshot.was_there ? " (was there already)" : "");
+  }
+  print("ids: line i of {}, counted from 0, is the id of node i in the source\n", kNodeIdsFile);
+}
 
 void run_import(ImportArguments arguments) {
   ImportOptions& options = arguments.options;
@@ -41,6 +55,7 @@ void run_import(ImportArguments arguments) {
   }
   if (arguments.nodes >= 0) options.nodes = arguments.nodes;
   if (arguments.classes >= 0) options.classes = arguments.classes;
+  if (!arguments.snapshots.years.empty()) return run_snapshots(arguments);
   const auto start = std::chrono::steady_clock::now();
   const ImportReport report = import_dataset(arguments.format, options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -119,6 +134,19 @@ void add_import_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--task", arguments->task, "What labels are, where the files don't tell")
       ->type_name("{single-label,multi-label,binary,regression}");
+  CLI::Option* snapshots =
+      command
+          ->add_option("--snapshots", arguments->snapshots.years,
+                       "Make OUT@YEAR for each number in this file, which has one per node: the "
+                       "first one whole, the others as what they add (docs/growing.md); "
+                       "node_year: that of an OGB set")
+          ->type_name("FILE");
+  command
+      ->add_option("--snapshots-from", arguments->snapshots_from,
+                   "The first snapshot: with all nodes up to this year; default: the smallest")
+      ->check(number_within(Limits<std::int64_t>{}))
+      ->type_name("INT")
+      ->needs(snapshots);
   command
       ->add_option("--nodes", arguments->nodes, "Number of nodes, for formats that don't state it")
       ->check(non_negative_number());
@@ -130,13 +158,17 @@ void add_import_command(CLI::App& app) {
       "Examples:\n"
       "  atoll import ogb downloads/ogbn_arxiv --out data/arxiv\n"
       "  atoll import planetoid planetoid/ind.cora --row-normalize --out data/cora\n"
-      "  atoll import npy arrays.npz --directed --out data/mine        (x, edge_index, y, masks)\n"
+      "  atoll import npy arrays.npz --directed --out data/mine        (x, edge_index, y, "
+      "masks)\n"
       "  atoll import edges graph.csv.gz --directed --out data/graph\n"
       "  atoll import edges triples.txt --relation-column 2 --reverse-relations --out data/kg\n"
-      "  atoll import edges citations.csv --source-column citing --target-column cited --renumber "
+      "  atoll import edges citations.csv --source-column citing --target-column cited "
+      "--renumber "
       "--out data/papers\n"
       "  atoll import gnn-benchmark amazon_photo.npz --split per-class:20,500,1000 --out "
-      "data/photo");
+      "data/photo\n"
+      "  atoll import ogb downloads/ogbn_arxiv --snapshots node_year --snapshots-from 2014 "
+      "--out data/arxiv");
   command->callback([arguments] {
     if (launcher_info().rank == 0) run_import(*arguments);  // under mpirun one process is enough
   });

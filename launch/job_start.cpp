@@ -6,8 +6,10 @@
 
 #include "base/checksum.hpp"
 #include "base/error.hpp"
+#include "base/files.hpp"
 #include "base/json.hpp"
 #include "base/npy.hpp"
+#include "datasets/delta.hpp"
 #include "engine/comm/rank_facts.hpp"
 #include "engine/training/warm_start.hpp"
 #include "launch/config_file.hpp"
@@ -138,15 +140,27 @@ void JobStart::meet(double timeout_seconds, CLI::App* program, const std::string
   require_same_start(*transport, start);
 }
 
+namespace {
+
+// How many nodes a dataset has; -1: that can't be told.
+std::int64_t stated_nodes_of(const fs::path& dataset) {
+  std::error_code error;
+  const fs::path file = dataset / "row_ptr.npy";
+  if (fs::is_regular_file(file, error)) return NpyFile(file).rows() - 1;
+  if (!is_there(dataset / "dataset.json")) return -1;
+  const Json json = read_json(dataset / "dataset.json");
+  if (!is_delta(json)) return -1;
+  return json_field_or<std::int64_t>(json, "nodes", dataset / "dataset.json", -1);
+}
+
+}  // namespace
+
 void require_node_per_rank(const TransportOptions& transport, const fs::path& dataset) {
   const int launched = launcher_info().size;
   const int ranks = launched > 1 ? launched : transport.ranks;
   if (ranks <= 1) return;
-  const fs::path file = dataset / "row_ptr.npy";
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return;
-  const std::int64_t nodes = NpyFile(file).rows() - 1;
-  if (ranks <= nodes) return;
+  const std::int64_t nodes = stated_nodes_of(dataset);
+  if (nodes < 0 || ranks <= nodes) return;
   const std::string place = launched > 1 ? fmt::format("{} processes of the launcher", launched)
                                          : fmt::format("--ranks {}", ranks);
   fail_option("{}: dataset {} has {} nodes, and every rank needs at least one; allowed are 1 to {}",

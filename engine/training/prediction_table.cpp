@@ -20,8 +20,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kClassNames = "class_names.json";  // of a folder that Python has made
-
 // As a field of CSV.
 std::string field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
@@ -113,7 +111,7 @@ class PredictionLines {
 PredictionNames prediction_names(const fs::path& dataset) {
   const Dataset opened = Dataset::open(dataset);
   PredictionNames names{opened.node_ids(), {}};
-  const fs::path file = dataset / kClassNames;
+  const fs::path file = dataset / kClassNamesFile;
   std::error_code ignored;
   Json classes;
   if (fs::exists(file, ignored)) {

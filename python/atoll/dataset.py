@@ -45,6 +45,7 @@ class Dataset:
     """A dataset folder. Its arrays are memory-mapped when you ask for them, and never changed."""
 
     _temporary = None  # removes the folder together with this object; None: it stays
+    _whole = None  # of a dataset that has a base: its arrays in one folder
 
     def __init__(self, path):
         self._path = os.path.abspath(os.fspath(path))
@@ -348,8 +349,94 @@ class Dataset:
     def __fspath__(self):
         return self._path
 
+    def append(self, edge_index=None, x=None, y=None, split=None, *, num_nodes=None,
+               edge_weight=None, edge_attr=None, edge_type=None, node_type=None, node_ids=None,
+               remove_nodes=None, remove_edges=None, change_features=None, keep_self_loops=False,
+               seed=None, path=None, name=None):
+        """Lets the dataset grow, like `atoll append`: returns another one, which holds what is new
+        and where this one lies. This one stays as it is, and must stay where it is.
+
+        edge_index: [2, E] new edges. New nodes have the numbers from num_nodes of this dataset on.
+        x: [n, F] features of n new nodes; num_nodes=n instead if nodes have no features.
+        y: their labels. split: their roles, [n] or [K, n] with 0 train, 1 valid, 2 test, 255 none,
+            or "0.6,0.2,0.2", drawn with `seed` from those with labels.
+        edge_weight, edge_attr, edge_type, node_type, node_ids: as the dataset has them.
+        remove_nodes: numbers of nodes that lose their edges, label and split; they keep their
+            numbers. remove_edges: [2, m].
+        change_features: (numbers of nodes, their new rows).
+        path: folder to make; it must not exist. None: `name`, or the next free name, beside this
+            dataset's folder. If this dataset is temporary, the other one is whole, and temporary
+            unless `path` is given.
+
+        Raises InputError."""
+        index = None if edge_index is None else _array(edge_index, "edge_index", (2,))
+        gone = None if remove_edges is None else _array(remove_edges, "remove_edges", (2,))
+        values = {"edges": index, "labels": y, "edge-weights": edge_weight,
+                  "edge-features": edge_attr, "edge-types": edge_type, "node-types": node_type,
+                  "remove-nodes": remove_nodes, "remove-edges": gone}
+        if x is not None and num_nodes is not None and len(x) != num_nodes:
+            raise InputError(f"x: it has {len(x)} rows, but num_nodes is {num_nodes}")
+        words = ["append", self._path]
+        with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
+            def save(key, value):
+                array = _array(value, key, (1, 2))
+                file = os.path.join(folder, key + ".npy")
+                np.save(file, array.astype(np.uint8) if array.dtype == bool else array)
+                return file
+            if x is not None:
+                words += ["--nodes", save("x", x)]
+            elif num_nodes is not None:
+                words += ["--nodes", str(num_nodes)]
+            for option, value in values.items():
+                if value is not None:
+                    words += [f"--{option}", save(option, value)]
+            if split is not None:
+                words += ["--split", split if isinstance(split, str) else save("split", split)]
+            if change_features is not None:
+                ids, rows = change_features
+                words += ["--change-features",
+                          save("changed-ids", ids) + "," + save("changed-rows", rows)]
+            if node_ids is not None:
+                file = os.path.join(folder, "node_ids.txt")
+                with open(file, "w", encoding="utf-8", newline="\n") as lines:
+                    lines.writelines(f"{id}\n" for id in node_ids)
+                words += ["--node-ids", file]
+            words += ["--keep-self-loops"] if keep_self_loops else []
+            words += ["--seed", str(seed)] if seed is not None else []
+            # Names that the caller knows, instead of a folder that has gone.
+            with renamed((re.escape(folder + os.sep) + r"([\w-]+)\.(npy|txt)", r"\1")):
+                if self._temporary is None:
+                    return self._make(words, path or self._free_name_beside(name), name)
+                delta = self._make(words, os.path.join(folder, self.name + "@2"), name)
+                return delta.compact(path)
+
+    def _free_name_beside(self, name):
+        folder, own = os.path.split(self._path)
+        if name is not None:
+            return os.path.join(folder, re.sub(r"[^\w.@-]+", "-", name))
+        stem, _, number = own.rpartition("@")
+        following = int(number) + 1 if stem and number.isdigit() else 2
+        stem = stem if stem and number.isdigit() else own
+        while os.path.exists(os.path.join(folder, f"{stem}@{following}")):
+            following += 1
+        return os.path.join(folder, f"{stem}@{following}")
+
+    def compact(self, path=None):
+        """Writes a dataset that append() has made as one whole folder, like `atoll compact`, and
+        returns it. path: folder to make; None: a temporary folder. Raises InputError."""
+        return self._make(["compact", self._path], path, None)
+
+    def _array_folder(self):
+        """Where the arrays lie: of a dataset that has a base, in a whole copy that is made when they
+        are first asked for, and removed together with this object."""
+        if self._fields.get("format") != "atoll-delta":
+            return self._path
+        if self._whole is None:
+            self._whole = self.compact()
+        return self._whole.path
+
     def _read(self, name):
-        file = os.path.join(self._path, name + ".npy")
+        file = os.path.join(self._array_folder(), name + ".npy")
         return np.load(file, mmap_mode="r") if os.path.exists(file) else None
 
     @property
@@ -402,7 +489,7 @@ class Dataset:
     def node_ids(self):
         """The ids that the nodes have in the source, if it was imported with renumber=True, else
         None: int64 [N], or an array of text. Node i of all arrays is the one with node_ids[i]."""
-        file = os.path.join(self._path, "node_ids.txt")
+        file = os.path.join(self._array_folder(), "node_ids.txt")
         if not os.path.exists(file):
             return None
         with open(file, encoding="utf-8", newline="\n") as lines:

@@ -220,6 +220,34 @@ class DatasetTest(WorkFolder):
         dataset = atoll.Dataset.from_arrays(**given)
         np.testing.assert_array_equal(dataset.y, given["y"][:, 0].numpy())
 
+    def test_datasets_grow(self):
+        given = arrays()
+        base = atoll.Dataset.from_arrays(**given, directed=True, path="data")
+        new = {"edge_index": np.array([[NODES, 0], [1, NODES]]),
+               "x": np.full((1, FEATURES), 7, np.float32), "y": [2], "split": [1]}
+        grown = base.append(**new)
+        self.assertEqual(os.path.basename(grown.path), "data@2")
+        self.assertEqual((grown.num_nodes, grown.num_edges), (NODES + 1, base.num_edges + 2))
+        np.testing.assert_array_equal(grown.x, np.concatenate([given["x"], new["x"]]))
+        np.testing.assert_array_equal(grown.y, [*given["y"], 2])
+        np.testing.assert_array_equal(grown.val_mask, [*given["val_mask"], True])
+        third = grown.append(remove_nodes=[5], change_features=([0], np.zeros((1, FEATURES))))
+        self.assertEqual(os.path.basename(third.path), "data@3")
+        self.assertFalse((third.edge_index == 5).any())
+        self.assertEqual((third.y[5], third.x[0].any()), (-1, False))
+        whole = third.compact("whole")
+        np.testing.assert_array_equal(whole.edge_index, third.edge_index)
+        self.assertIn("data@2", third.info())
+        with self.assertRaisesRegex(atoll.InputError, "^edges: node id 120"):
+            base.append(np.array([[0], [NODES]]))
+        # A temporary dataset grows into a whole one.
+        temporary = atoll.Dataset.from_arrays(**given)
+        other = temporary.append(**new)
+        del temporary
+        self.assertEqual(other.num_nodes, NODES + 1)
+        other = atoll.Dataset.from_arrays(**given).append(**new, path="named")
+        self.assertEqual(atoll.Dataset("named").num_nodes, NODES + 1)
+
     def test_files_and_generated_graphs(self):
         with open("edges.txt", "w", encoding="utf-8") as file:
             file.write("0 1\n1 2\n2 0\n")

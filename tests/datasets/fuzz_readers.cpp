@@ -12,7 +12,9 @@
 
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/json.hpp"
 #include "base/memory.hpp"
+#include "datasets/append.hpp"
 #include "datasets/import.hpp"
 #include "datasets/statistics.hpp"
 #include "tests/datasets/fixtures.hpp"
@@ -123,6 +125,37 @@ fs::path make_scipy_list(const fs::path& folder) {
                     {{"row", numbers({0, 1, 2, 2})}, {"col", numbers({1, 2, 0, 1})}});
 }
 
+// A chain of two deltas. Their own files are listed with their sizes, what they give is not.
+fs::path make_chain(const fs::path& folder) {
+  ImportOptions options;
+  options.source = fixtures::make_npy(folder / "source");
+  options.out = folder / "base";
+  const std::int64_t columns = import_dataset("npy", options).info.features;
+  fs::remove_all(folder / "source");
+  std::string row = "1";
+  for (std::int64_t k = 1; k < columns; ++k) row += ",1";
+  fixtures::write_file(folder / "x.csv", row + "\n");
+  fixtures::write_file(folder / "edges.txt", "0 4\n4 2\n");
+  fixtures::write_file(folder / "ids.txt", "1\n");
+  AppendOptions append;
+  append.data = folder / "base";
+  append.out = folder / "next";
+  append.nodes = (folder / "x.csv").string();
+  append.edges = folder / "edges.txt";
+  append_dataset(append);
+  AppendOptions change;
+  change.data = folder / "next";
+  change.out = folder / "set";
+  change.remove_nodes = folder / "ids.txt";
+  change.change_features = (folder / "ids.txt").string() + "," + (folder / "x.csv").string();
+  append_dataset(change);
+  for (const char* name : {"x.csv", "edges.txt", "ids.txt"}) fs::remove(folder / name);
+  Json json = read_json(folder / "set/dataset.json");
+  for (const char* field : {"files", "checksum", "seal"}) json.erase(field);
+  write_json(folder / "set/dataset.json", json);
+  return folder / "set";
+}
+
 constexpr Target kTargets[] = {
     {"ogb", "ogb", fixtures::make_ogb_text},
     {"ogb-binary", "ogb", fixtures::make_ogb_binary},
@@ -149,6 +182,7 @@ constexpr Target kTargets[] = {
     {"numbered-dataset", "", make_numbered},
     {"dataset", "", make_dataset},
     {"typed-dataset", "", make_typed_dataset},
+    {"chain", "", make_chain},
 };
 
 using Random = std::mt19937_64;

@@ -1,4 +1,4 @@
-"""The storm of kills: trainings, cuts, imports and generators are killed at random moments and done
+"""The storm of kills: trainings, cuts and commands that make datasets are killed at random moments and done
 again; stops.py has the jobs that are stopped, continued and doubled."""
 
 import os
@@ -11,7 +11,7 @@ from strikes import lines_of, strike
 from trainings import NAMES, Training, make_base
 from writers import WRITERS, Writer
 
-# The storm that each of twenty cases in a row belongs to.
+# The storm that each of 26 cases in a row belongs to.
 TURNS = ["train"] * 11 + [*WRITERS, *WRITERS] + ["special"] * 3
 CHECKPOINTS = ["1", "5", "23", "0.05s", None]  # None: the default, ten minutes
 EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
@@ -51,7 +51,7 @@ class Kills:
             return counts.get(name, 0)
         return (f"{number('kills')} kills ({number('polite')} by SIGTERM or SIGINT), "
                 f"{number('stops')} stops, {number('resumed')} resumed, "
-                f"{number('redone')} cuts, imports and generators done again, "
+                f"{number('redone')} cuts and datasets made again, "
                 f"{number('differing models')} differing models, {number('orphans')} orphans after "
                 f"5 s, {number('temporary files')} folders with temporary files")
 

@@ -17,7 +17,16 @@ WRITERS = {
     "import": (["import", "edges", "../source", "--out", "imported", "--split", "0.6,0.2,0.2"],
                "imported"),
     "generate": (["generate", "sbm", "--nodes", "60000", "--out", "made"], "made"),
+    "append": (["append", "../source-append/base", "--nodes", "2000", "--edges",
+                "../source-append/new.txt", "--remove-edges", "../source-append/known.txt", "--out",
+                "grown"], "grown"),
+    "compact": (["compact", "../source-append/delta", "--out", "whole"], "whole"),
+    "snapshots": (["import", "edges", "../source-append/edges.txt", "--snapshots",
+                   "../source-append/years.txt", "--out", "set"], "set@1"),
 }
+# Those whose source is not `source-NAME`, or is that of another.
+SOURCES = {"import": "source", "compact": "source-append", "snapshots": "source-append"}
+SNAPSHOTS = ("set@0", "set@1", "set@2")
 
 
 class Writer:
@@ -26,16 +35,23 @@ class Writer:
     def __init__(self, program, folder, name):
         self.name = name
         self.arguments, self.output = WRITERS[name]
-        self.source = os.path.join(folder, "source" if name == "import" else f"source-{name}")
-        make_source(program, name, self.source)
+        self.source = os.path.join(folder, SOURCES.get(name, f"source-{name}"))
+        if not os.path.exists(self.source):
+            make_source(program, name, self.source)
         self.reference = os.path.join(folder, f"writer-{name}")
         os.makedirs(self.reference)
         self.prepare(self.reference)
         begin = time.monotonic()
         run_plainly(program, self.arguments, self.reference)
         self.seconds = time.monotonic() - begin
-        self.tree = tree(os.path.join(self.reference, self.output), without_times)
+        self.tree = self.tree_of(self.reference)
         self.names = sorted(tree(self.reference))
+
+    def tree_of(self, folder):
+        if self.name != "snapshots":
+            return tree(os.path.join(folder, self.output), without_times)
+        return {f"{name}/{path}": digest for name in SNAPSHOTS
+                for path, digest in tree(os.path.join(folder, name), without_times).items()}
 
     def prepare(self, folder):
         if self.name == "partition":
@@ -74,6 +90,8 @@ class Writer:
                         if name in self.tree]
             if not finished:
                 return False
+        elif self.name == "snapshots":
+            return self.all_snapshots(os.path.dirname(out))
         elif not os.path.exists(out):
             return False
         found = tree(out, without_times)
@@ -86,7 +104,23 @@ class Writer:
         return True
 
 
+    def all_snapshots(self, folder):
+        """Each of them is there whole or not at all, and none before the one that it builds on."""
+        there = [name for name in SNAPSHOTS if os.path.exists(os.path.join(folder, name))]
+        if there != list(SNAPSHOTS[:len(there)]):
+            raise Violation("half", f"of the snapshots there are {there}")
+        found = {f"{name}/{path}": digest for name in there
+                 for path, digest in tree(os.path.join(folder, name), without_times).items()}
+        wrong = differences(found, {path: digest for path, digest in self.tree.items()
+                                    if path.split("/")[0] in there})
+        if wrong:
+            raise Violation("half", wrong)
+        return len(there) == len(SNAPSHOTS)
+
+
 def make_source(program, name, folder):
+    if name in ("append", "compact", "snapshots"):
+        make_growing_source(program, folder)
     if name == "partition":
         run_plainly(program, ["generate", "sbm", "--nodes", str(NODES), "--features", "32", "--out",
                               folder], os.path.dirname(folder))
@@ -98,6 +132,27 @@ def make_source(program, name, folder):
                 file.write(f"{numbers.randrange(NODES)} {numbers.randrange(NODES)}\n")
         write_npy(os.path.join(folder, "labels.npy"), "<i4", f"{NODES},",
                   b"".join(numbers.randrange(8).to_bytes(4, "little") for _ in range(NODES)))
+
+
+def make_growing_source(program, folder):
+    """A graph without features, a delta beside it, and what is appended and imported."""
+    os.makedirs(folder)
+    numbers = random.Random(2)
+
+    def write_lines(name, lines):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    def edges(count, nodes):
+        return [f"{numbers.randrange(nodes)} {numbers.randrange(nodes)}" for _ in range(count)]
+
+    write_lines("edges.txt", [*edges(10 * NODES, NODES), f"{NODES - 1} 0"])
+    write_lines("new.txt", edges(5 * NODES, NODES + 2000))
+    write_lines("known.txt", [f"{NODES - 1} 0"])
+    write_lines("years.txt", [numbers.randrange(3) for _ in range(NODES)])
+    run_plainly(program, ["import", "edges", "edges.txt", "--out", "base"], folder)
+    run_plainly(program, ["append", "base", "--nodes", "2000", "--edges", "new.txt", "--out",
+                          "delta"], folder)
 
 
 def write_npy(path, kind, shape, data):
