@@ -208,7 +208,8 @@ def _request(dataset, method, parts, seed, preset, options):
 
 def _mark(dataset, request):
     """8 hex digits for the graph and how it is cut."""
-    graph = [dataset._fields["files"][f"{name}.npy"] for name in ("row_ptr", "col_idx")]
+    files = Dataset(dataset._array_folder())._fields["files"]
+    graph = [files[f"{name}.npy"] for name in ("row_ptr", "col_idx")]
     text = json.dumps([request, graph], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
