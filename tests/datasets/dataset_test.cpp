@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "not valid JSON"},
         SpoiltFolder{"NotAnObject", "dataset.json", "[]", "a JSON object is expected"},
         SpoiltFolder{"OtherFormat", "dataset.json", R"({"format": "x", "directed": false})",
-                     "allowed is 'atoll-dataset'"},
+                     "allowed are 'atoll-dataset'"},
         SpoiltFolder{"WrongNodes", "dataset.json", R"({"directed": false, "nodes": 5})",
                      "field 'nodes' is 5, but the arrays hold 4"},
         SpoiltFolder{"FractionalNodes", "dataset.json", R"({"directed": false, "nodes": 4.5})",

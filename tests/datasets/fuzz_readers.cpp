@@ -135,7 +135,7 @@ fs::path make_chain(const fs::path& folder) {
   std::string row = "1";
   for (std::int64_t k = 1; k < columns; ++k) row += ",1";
   fixtures::write_file(folder / "x.csv", row + "\n");
-  fixtures::write_file(folder / "edges.txt", "0 4\n4 2\n");
+  fixtures::write_file(folder / "edges.txt", "0 4 0.5\n4 2 2\n");
   fixtures::write_file(folder / "ids.txt", "1\n");
   AppendOptions append;
   append.data = folder / "base";

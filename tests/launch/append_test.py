@@ -113,11 +113,11 @@ class AppendTest(OneFolderTest):
                 ([], "nothing to append"),
                 (["--nodes", "3"], "has 8 features for each node"),
                 (["--edges", "none.npy"], "none.npy"),
-                (["--edges", "edges.csv.gz"], "edges.csv.gz:2"),
+                (["--edges", "edges.csv.gz"], "edges.csv.gz: line 2"),
                 (["--labels", "y.txt"], "there are no new nodes"),
                 (["--nodes", "x.csv", "--labels", "gone.txt"], "gone.txt"),
                 (["--nodes", "x.csv", "--split", "5"], "split '5'"),
-                (["--remove-edges", "edges.csv.gz"], "edges.csv.gz:2"),
+                (["--remove-edges", "edges.csv.gz"], "edges.csv.gz: line 2"),
                 (["--change-features", "ids.txt"], "two files, IDS,ROWS"),
                 (["--edge-weights", "x.csv"], "there are no --edges")):
             with self.subTest(words):
