@@ -94,8 +94,8 @@ std::vector<GlobalId> read_node_list(const std::string& text, std::int64_t nodes
     }
     if (*first_new >= nodes) {
       fail_option(
-          "{} new: the dataset has {} nodes, and the model was trained on one of {}; allowed are "
-          "datasets that have grown, or other nodes: {}",
+          "{} new: the dataset has {} nodes, and the model was trained on one of {}, so no node is "
+          "new; {}",
           option, nodes, *first_new, kAllowedLists);
     }
     list.add_range(*first_new, nodes - 1);

@@ -110,12 +110,20 @@ class ExamplesTest(WorkFolder):
                                                         in (ROOT / "docs").glob("*.md"))]
                  if fenced(page)]
         self.assertEqual(pages, ["README.md", "docs/formats.md", "docs/from-dgl.md", "docs/from-pyg.md",
-                                 "docs/python.md", "docs/torch.md"])  # from_others_test.py
+                                 "docs/growing.md", "docs/python.md", "docs/torch.md"])
+        # docs/from-*.md: from_others_test.py
 
     def test_readme(self):
         self.run_page("README.md")
         self.assertGreater(self.names["run"].summary["test"], 0.79 - NEAR)
         self.assertEqual(self.names["rows"].shape, (2708, 64))
+
+    def test_growing_page(self):
+        os.symlink("cora", "data/mine")
+        self.run_page("docs/growing.md")
+        self.assertEqual(self.names["whole"].num_nodes, 2 * len(self.names["x"]))
+        self.assertEqual(sorted(os.listdir("data")),
+                         ["arxiv", "cora", "mine", "mine-cleaned", "mine-whole", "mine@2"])
 
     def test_python_page(self):
         self.run_page("docs/python.md", {1: ("networkx", "scipy"), 8: ("atoll._engine",),

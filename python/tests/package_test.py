@@ -408,7 +408,7 @@ class TrainTest(WorkFolder):
         found = run.predict("logits", grown, nodes="new")
         self.assertEqual(found.shape, (2, CLASSES))
         np.testing.assert_allclose(found, run.predict("logits", grown)[NODES:], rtol=1e-5, atol=1e-5)
-        for nodes, words in (([NODES], "nodes: entry 0 is 120"), ("new", "--nodes new"),
+        for nodes, words in (([NODES], "nodes: entry 0 is 120"), ("new", "nodes.new: the dataset has 120 nodes"),
                              ([0.5], "nodes: it is float64"), ([[1]], "whole numbers")):
             with self.assertRaisesRegex(atoll.InputError, words):
                 run.predict(nodes=nodes)
