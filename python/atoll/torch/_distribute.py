@@ -50,6 +50,8 @@ def distribute(model, exchange=None, *, reads=None):
 
     def made_of(module, inside_conv):
         nonlocal dropouts
+        if isinstance(module, (DistributedConv, DistributedBatchNorm, DistributedDropout)):
+            return module
         reason = REFUSED.get(type(module).__name__)
         if reason is None and isinstance(module, pyg.LayerNorm) and module.mode == "graph":
             reason = "with mode='graph' it normalises over nodes; allowed is mode='node'"
@@ -60,8 +62,6 @@ def distribute(model, exchange=None, *, reads=None):
             reason = "it normalises over rows; allowed is torch.nn.BatchNorm1d"
         if reason is not None:
             raise InputError(f"{type(module).__name__}: it can't be distributed, because {reason}")
-        if isinstance(module, (DistributedConv, DistributedBatchNorm, DistributedDropout)):
-            return module
         is_conv = isinstance(module, pyg.MessagePassing)
         for name, child in list(module._modules.items()):
             if child is None:
