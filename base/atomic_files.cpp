@@ -81,7 +81,7 @@ int remove_stale(const fs::path& folder, const Wanted& wanted) {
 }
 
 void flush(const fs::path& path, int flags) {
-  const Descriptor fd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW));
+  const Descriptor fd(::open(path.c_str(), flags | O_CLOEXEC));
   // Some file systems have nothing to flush of a folder (EINVAL).
   if (!fd || (::fsync(fd.get()) != 0 && errno != EINVAL)) {
     fail_input("{}: can't flush to disk: {}", path.string(), std::strerror(errno));
@@ -96,7 +96,7 @@ void flush_tree(const fs::path& folder) {
     if (entry.is_directory()) {
       flush_tree(entry.path());
     } else if (entry.is_regular_file()) {
-      flush(entry.path(), O_RDONLY);
+      flush(entry.path(), O_RDONLY | O_NOFOLLOW);
     }
   }
   flush_folder(folder);

@@ -110,6 +110,13 @@ bool EdgeChanges::stream(const fs::path& path, bool with_values, std::int64_t no
   const bool typed = lines.has(EdgeColumn::kRelation);
   require(lines.weighted(), info.weighted, "weights", "--edge-weights with arrays");
   require(typed, info.relations > 0, "relations", "--edge-types with arrays");
+  if (!with_values && lines.weighted() && !info.weighted) {
+    fail_option(
+        "--remove-edges {}: its edges have weights, but those of {} have none; a column of "
+        "relations "
+        "has a name in the first line: source,target,relation",
+        path.string(), data);
+  }
   stream_edge_lines(path, nodes, lines, nullptr, "new nodes come by --nodes", sink);
   return typed;
 }

@@ -79,10 +79,12 @@ std::vector<std::int64_t> read_features_by_type(const Json& json, const DatasetI
 
 DatasetWriter::DatasetWriter(const fs::path& out) : folder_(out) {}
 
-void DatasetWriter::write_graph(const Csr& csr) {
+void DatasetWriter::write_graph(const Csr& csr) { write_graph(csr, !csr.values.empty()); }
+
+void DatasetWriter::write_graph(const Csr& csr, bool weighted) {
   info_.nodes = csr.view().rows();
   info_.edges = csr.view().nnz();
-  info_.weighted = !csr.values.empty();
+  info_.weighted = weighted;
   write_npy(folder_.path() / "row_ptr.npy", csr.row_ptr);
   write_npy(folder_.path() / "col_idx.npy", csr.col_idx);
   if (info_.weighted) write_npy(folder_.path() / "edge_weights.npy", csr.values);

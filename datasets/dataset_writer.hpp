@@ -52,6 +52,7 @@ class DatasetWriter {
   const DatasetInfo& info() const { return info_; }
 
   void write_graph(const Csr& csr);
+  void write_graph(const Csr& csr, bool weighted);  // also where there is no edge to weigh
   // The ids that nodes have in the source, as text without a line end.
   void write_node_ids(std::int64_t nodes, const std::function<std::string(std::int64_t)>& id_of);
   // One entry per edge, below `relations`; per node, below `count`.

@@ -134,8 +134,11 @@ std::string content_checksum(const fs::path& folder, const Json& json) {
 // Beside `file`, the dataset.json of a delta.
 fs::path base_of(const Json& changes, const fs::path& file) {
   const auto text = json_field<std::string>(changes, "base", file);
-  const fs::path base = (file.parent_path() / text).lexically_normal();
+  // Where the folder is reached by a link, only the system finds the way out of it.
+  const fs::path way = file.parent_path() / text;
+  fs::path base = way.lexically_normal();
   std::error_code error;
+  if (!fs::equivalent(base, way, error)) base = fs::weakly_canonical(way, error);
   if (!fs::is_directory(base, error) || !is_there(base / "dataset.json")) {
     fail_input(
         "{}: its base {} is not there; the folder holds only what changed since. Move the base "

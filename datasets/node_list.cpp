@@ -12,8 +12,14 @@ namespace atl {
 
 namespace {
 
-constexpr const char* kAllowedLists =
-    "allowed are new, numbers and ranges of them (0,5,10-19), or a .npy or text file of numbers";
+constexpr const char* kNumbers =
+    "numbers and ranges of them (0,5,10-19), or a .npy or text file of numbers";
+
+// So much of a list that may have thousands of entries.
+std::string beginning(const std::string& text) {
+  constexpr std::size_t kMost = 60;
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+}
 
 class NodeList {
  public:
@@ -27,8 +33,8 @@ class NodeList {
     require_node(first);
     require_node(last);
     if (last < first) {
-      fail_option("{}: the range {}-{} ends before it begins; {}", place_, first, last,
-                  kAllowedLists);
+      fail_option("{}: the range {}-{} ends before it begins; allowed are new, {}", place_, first,
+                  last, kNumbers);
     }
     for (std::int64_t node = first; node <= last; ++node) add(node);
   }
@@ -47,7 +53,7 @@ class NodeList {
   }
 
   std::vector<GlobalId> take() {
-    if (list_.empty()) fail_option("{}: lists no node; {}", place_, kAllowedLists);
+    if (list_.empty()) fail_option("{}: lists no node; allowed are new, {}", place_, kNumbers);
     return std::move(list_);
   }
 
@@ -85,25 +91,25 @@ void add_array(const std::filesystem::path& path, const std::string& option, Nod
 std::vector<GlobalId> read_node_list(const std::string& text, std::int64_t nodes,
                                      std::optional<std::int64_t> first_new,
                                      const std::string& option) {
-  NodeList list(nodes, option + " " + text);
+  NodeList list(nodes, option + " " + beginning(text));
   if (text == "new") {
     if (!first_new) {
-      fail_option(
-          "{} new: the model does not say how many nodes its dataset had; name the nodes: {}",
-          option, kAllowedLists);
+      fail_option("{} new: the model does not say how many nodes its dataset had; allowed are {}",
+                  option, kNumbers);
     }
     if (*first_new >= nodes) {
       fail_option(
           "{} new: the dataset has {} nodes, and the model was trained on one of {}, so no node is "
-          "new; {}",
-          option, nodes, *first_new, kAllowedLists);
+          "new; allowed are {}",
+          option, nodes, *first_new, kNumbers);
     }
     list.add_range(*first_new, nodes - 1);
   } else if (text.find_first_not_of("0123456789,-") == std::string::npos) {
     list.add_words(text, ",");
   } else {
     const std::filesystem::path path = text;
-    if (!is_there(path)) fail_option("{} {}: no such file; {}", option, text, kAllowedLists);
+    if (!is_there(path))
+      fail_option("{} {}: no such file; allowed are new, {}", option, text, kNumbers);
     if (path.extension() == ".npy") {
       add_array(path, option, list);
     } else {

@@ -258,6 +258,9 @@ std::vector<OlderShard> older_shards(const Before& before) {
 Partition grow_partition(const Dataset& dataset, std::optional<int> parts,
                          const PartitionOptions& options, const fs::path& from, double drift) {
   check_growth_options(options);
+  if (!(drift >= kLeastDrift && drift <= kMostDrift)) {
+    fail_option("--drift: {} found; allowed are {} to {}", drift, kLeastDrift, kMostDrift);
+  }
   Before before = describe_before(folder_to_grow_from(from, parts, options));
   if (parts && *parts != before.parts) {
     fail_option(

@@ -12,15 +12,17 @@ namespace atl {
 
 // How many times the halo rows that a fresh cut is expected to have a grown one may have.
 inline constexpr double kUsualDrift = 1.1;
+inline constexpr double kLeastDrift = 1;
+inline constexpr double kMostDrift = 100;
 
 // One entry of the field "from" in partition.json: how a partition came from another.
 struct GrowthStep {
   std::string partition;  // the other's folder, by name
   std::string checksum;   // its own
   std::int64_t nodes = 0;
-  std::int64_t edges = 0;      // of its dataset
-  std::string cut;             // "extended", "anew"; or "extended after all", which had fewer rows
-  std::int64_t halo_rows = 0;  // of the new one
+  std::int64_t edges = 0;          // of its dataset
+  std::string cut;                 // "extended", "quick" or "anew"
+  std::int64_t halo_rows = 0;      // of the new one
   std::int64_t extended_rows = 0;  // of the extended cut
   std::int64_t estimate = 0;       // expected of a fresh cut
   double drift = 0;

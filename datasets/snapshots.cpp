@@ -78,7 +78,7 @@ class SnapshotWriter {
       }
       csr.row_ptr.push_back(std::ssize(csr.col_idx));
     }
-    writer.write_graph(csr);
+    writer.write_graph(csr, from.weighted);
     if (from.relations > 0) {
       std::vector<std::uint16_t> types;
       for (const std::int64_t e : entries) types.push_back(graph_.edge_types[e]);
@@ -307,17 +307,20 @@ class SnapshotWriter {
   std::vector<std::string> ids_;     // of the source, if it was renumbered
 };
 
-fs::path folder_of(const fs::path& out, std::int64_t year) {
+// Beside `out`, with its name and '@'.
+fs::path folder_of(const fs::path& out, const std::string& which) {
   const fs::path named = out.has_filename() ? out : out.parent_path();
-  return named.parent_path() / fmt::format("{}@{}", named.filename().string(), year);
+  const std::string name = named.filename().string();
+  if (name.empty() || name == "." || name == "..") {
+    fail_option("--out {}: snapshots are named after it; allowed is a path that ends in a name",
+                out.string());
+  }
+  return named.parent_path() / fmt::format("{}@{}", name, which);
 }
 
-// Puts a finished snapshot where it belongs, unless it is there.
-bool put_in_place(const fs::path& made, const fs::path& out, const DatasetInfo& info) {
-  if (!is_there(out)) {
-    fs::rename(made, out);
-    return false;
-  }
+// Whether a snapshot is there already.
+bool is_in_place(const fs::path& out, const DatasetInfo& info) {
+  if (!is_there(out)) return false;
   const Json json = read_dataset_json(out);
   const auto found = json_field_or<std::string>(json, "checksum", out / "dataset.json", "");
   if (found == info.checksum) return true;
@@ -340,7 +343,7 @@ std::vector<Snapshot> import_snapshots(const std::string& format, const ImportOp
         "three shares such as 0.6,0.2,0.2");
   }
   // All of it is made in a folder that goes when it is not finished.
-  const AtomicFolder scratch(options.out.string() + "@unfinished");
+  const AtomicFolder scratch(folder_of(options.out, "unfinished"));
   ImportOptions of_whole = options;
   of_whole.out = scratch.path() / "whole";
   of_whole.split.reset();
@@ -359,7 +362,7 @@ std::vector<Snapshot> import_snapshots(const std::string& format, const ImportOp
   SnapshotWriter writer(whole, of_nodes, first, options, snapshots.years.string());
   std::vector<Snapshot> made;
   for (const std::int64_t year : writer.years()) {
-    const fs::path folder = folder_of(options.out, year);
+    const fs::path folder = folder_of(options.out, std::to_string(year));
     if (is_there(folder) && !is_there(folder / "dataset.json")) {
       fail_option("{}: exists, and is no dataset", folder.string());
     }
@@ -372,9 +375,12 @@ std::vector<Snapshot> import_snapshots(const std::string& format, const ImportOp
     made[k].info =
         k == 0 ? writer.write_first(place(0)) : writer.write_next(k, place(k), place(k - 1));
   }
-  for (Snapshot& snapshot : made) {
-    snapshot.was_there =
-        put_in_place(scratch.path() / snapshot.folder.filename(), snapshot.folder, snapshot.info);
+  // One with another content is refused before any is put in place.
+  for (Snapshot& snapshot : made) snapshot.was_there = is_in_place(snapshot.folder, snapshot.info);
+  for (const Snapshot& snapshot : made) {
+    if (!snapshot.was_there) {
+      fs::rename(scratch.path() / snapshot.folder.filename(), snapshot.folder);
+    }
   }
   return made;
 }

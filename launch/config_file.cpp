@@ -203,7 +203,7 @@ std::string quoted(const std::string& text) {
 
 bool names_a_path(const CLI::Option& option) {
   const std::string type = option.get_type_name();
-  return type.ends_with("FILE") || type.ends_with("DIR");
+  return type.ends_with("FILE") || type.ends_with("DIR") || type.ends_with("PATH(existing)");
 }
 
 // Numbers stay bare where the option takes a number, in the shortest form that reads back to the

@@ -176,7 +176,7 @@ void add_partition_command(CLI::App& app) {
       ->add_option("--drift", arguments->drift,
                    "With --from: cut anew above so many times the halo rows that a fresh cut is "
                    "expected to have")
-      ->check(CLI::Range(1.0, 100.0))
+      ->check(CLI::Range(kLeastDrift, kMostDrift))
       ->needs(from);
   command->add_flag("--dry-run", arguments->dry_run, "With --prune: say what it would remove")
       ->needs(prune);

@@ -151,6 +151,10 @@ void run_predict(const PredictArguments& arguments) {
   const auto check = [&](bool links, const std::filesystem::path& model) {
     check_output_file(arguments.out, "--out");
     is_table_file(arguments.out, "--out");  // or it is refused
+    if (arguments.nodes == file_of_ids(arguments.out)) {
+      fail_option("--out {}: the ids of its rows would replace --nodes {}; allowed is another name",
+                  arguments.out, arguments.nodes);
+    }
     if (!arguments.nodes.empty() && links) {
       fail_option("--nodes {}: the model in {} predicts links; predict all nodes", arguments.nodes,
                   model.string());
@@ -274,10 +278,15 @@ void add_predict_command(CLI::App& app) {
       ->add_option("--out", arguments->out,
                    "The file to write: .npy, or .csv with the nodes' ids, class and probabilities")
       ->required();
-  command->add_option(
-      "--nodes", arguments->nodes,
-      "Only these, by what they need of the graph: new (those that the run's dataset did not "
-      "have), numbers and ranges (0,5,10-19), or a .npy or text file of numbers; default: all");
+  command
+      ->add_option(
+          "--nodes", arguments->nodes,
+          "Only these, by what they need of the graph: new (those that the run's dataset did not "
+          "have), numbers and ranges (0,5,10-19), or a .npy or text file of numbers; default: all")
+      ->check([](const std::string& text) {
+        return std::string(text.empty() ? "it lists no node; allowed is leaving it out for all"
+                                        : "");
+      });
   command->add_option("--what", arguments->what, "labels, logits or embeddings")
       ->check(one_of({"labels", "logits", "embeddings"}));
   command->callback([arguments] { run_predict(*arguments); });

@@ -167,9 +167,9 @@ Table replay_options() {
       recorded_if_set<TrainOptions>(
           {.name = "replay",
            .group = "Optimizer",
-           .help =
-               "Train on the labels of new nodes and of so many old ones, in place of all; new: "
-               "those that the dataset of --warm-start did not have; 0: of new nodes alone",
+           .help = "Train on the labels of new nodes and of so many old ones, in place of all (0: "
+                   "of new "
+                   "nodes alone). New are those that the dataset of --warm-start did not have",
            .value = TrainRow::written(ATOLL_FIELD(replay.count), parse_replay_count)}),
       recorded_if_set<TrainOptions>(
           {.name = "replay-select",

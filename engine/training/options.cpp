@@ -196,8 +196,7 @@ void check_replay(const TrainOptions& options) {
   const Refusal refuse{weights};
   refuse(replay.count.nodes == 0, found, "so there is no node to be weighted",
          "allowed with --replay 1 or more");
-  refuse(options.blocks.any(), "--blocks " + to_string(options.blocks.count),
-         "in whose steps all nodes count alike");
+  refuse(options.blocks.any(), options.blocks.option(), "in whose steps all nodes count alike");
   refuse(options.coverage_weights, "--coverage-weights on", "which weights nodes, too");
 }
 

@@ -199,7 +199,8 @@ Json model_metadata(const Trainer& trainer, const Json& fingerprint, int epoch) 
                    {"features", trainer.model().features},
                    {"outputs", trainer.model().outputs},
                    {"epoch", epoch},
-                   {"dataset_nodes", trainer.data().dataset().nodes}};
+                   {"dataset_nodes", trainer.data().dataset().nodes},
+                   {"dataset_task", to_string(trainer.data().dataset().task)}};
   if (reads_relations(trainer.model())) metadata["relations"] = trainer.model().relations;
   if (reads_edge_features(trainer.model())) {
     metadata["edge_features"] = trainer.model().edge_features;
@@ -292,8 +293,10 @@ std::filesystem::path file_of_ids(const std::filesystem::path& out) {
 
 Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,
                 const std::filesystem::path& out, const std::filesystem::path& dataset) {
-  return trainer.measure(0, write_predictions(trainer, {data, transport, out}, kind, dataset),
-                         MetricExtent::kAll);
+  const ConstMatrixView logits = write_predictions(trainer, {data, transport, out}, kind, dataset);
+  // Those of chosen nodes, which were in the file before.
+  if (transport.rank() == 0) std::filesystem::remove(file_of_ids(out));
+  return trainer.measure(0, logits, MetricExtent::kAll);
 }
 
 ChosenCosts predict_chosen(Trainer& trainer, const RankData& data, Transport& transport,

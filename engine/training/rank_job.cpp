@@ -309,8 +309,9 @@ void RankJob::weigh_replay() {
   match_replay(*replay_, *trainer_, old_rows_);
   old_rows_ = {};
   if (transport_.rank() == 0) {
-    log::info("replay: the mean row of the old nodes is {:.3g} from that of all, weighted {:.3g}",
-              replay_->distance[0], replay_->distance[1]);
+    log::info(
+        "replay: the mean row of the buffer is {:.3g} from that of all old nodes, weighted {:.3g}",
+        replay_->distance[0], replay_->distance[1]);
   }
   // Its loss is made for the weights.
   trainer_.reset();
@@ -329,8 +330,9 @@ RankJob::RangeMetrics RankJob::measure_range(ConstMatrixView logits, int epoch,
     if (id < range.first || id >= range.end) inside[i] = static_cast<std::uint8_t>(Split::kNone);
   }
   data_->set_split(*backend_, *queue_, transport_, std::move(inside));
-  const RangeMetrics found{trainer_->measure(epoch, logits, MetricExtent::kChosen),
-                           data_->labelled_in(Split::kTest)};
+  auto test_nodes = std::ssize(data_->labelled_rows(Split::kTest));
+  transport_.all_reduce(std::span(&test_nodes, 1), {"the test nodes of a step"});
+  const RangeMetrics found{trainer_->measure(epoch, logits, MetricExtent::kChosen), test_nodes};
   data_->set_split(*backend_, *queue_, transport_, whole);
   return found;
 }

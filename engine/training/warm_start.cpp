@@ -47,6 +47,7 @@ void extend_rows(SafetensorsFile& weights, const SafetensorsFile& own, const Tra
 std::vector<std::string> model_differences(const ModelConfig& then, const ModelConfig& now) {
   std::vector<std::string> differences;
   for (const Option<ModelConfig>& row : model_options()) {
+    if (std::string_view(row.name).find("dropout") != std::string_view::npos) continue;
     const Json old = option_json(row, then);
     const Json wanted = option_json(row, now);
     if (old != wanted) {
@@ -89,6 +90,12 @@ void load_warm_start(Trainer& trainer, const fs::path& run, Transport& transport
     const fs::path path = warm_start_model(run);
     const SafetensorsFile file = read_safetensors(path);
     const Json metadata = metadata_of(file, path);
+    const std::string task = to_string(trainer.data().dataset().task);
+    if (const auto was = json_field_or<std::string>(metadata, "dataset_task", path, task);
+        was != task) {
+      fail_input("{}: the task of its dataset was {}, now it is {}; allowed is the same task",
+                 path.string(), was, task);
+    }
     ModelConfig model = trainer.model();
     if (has_rows) {
       model.nodes = json_field_or<std::int64_t>(metadata, "nodes", path, model.nodes);

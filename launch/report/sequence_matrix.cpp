@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "engine/training/metric_names.hpp"
 #include "launch/report/svg_chart.hpp"
 
 namespace atl {
@@ -63,12 +64,19 @@ void add_run(const RunRecord& run, SequenceMatrix& matrix) {
   matrix.runs.push_back(run.name);
 }
 
+// The highest is the best of a metric that only another program has.
+bool lowest_is_best(const std::string& shown) {
+  const std::optional<Metric> metric = metric_shown_as(shown);
+  return metric && lower_is_better(*metric);
+}
+
 }  // namespace
 
 SequenceMatrix sequence_of(const std::vector<RunRecord>& runs) {
   SequenceMatrix matrix;
   for (const RunRecord& run : runs) add_run(run, matrix);
   const auto& last = matrix.score.back();
+  const double sign = lowest_is_best(matrix.metric) ? -1 : 1;
   double sum = 0;
   double change = 0;
   double scores = 0;
@@ -78,7 +86,7 @@ SequenceMatrix sequence_of(const std::vector<RunRecord>& runs) {
     sum += *last[j];
     ++scores;
     if (j + 1 == last.size() || !matrix.score[j][j]) continue;
-    change += *last[j] - *matrix.score[j][j];
+    change += sign * (*last[j] - *matrix.score[j][j]);
     ++changes;
   }
   if (scores > 0) matrix.average = sum / scores;

@@ -19,7 +19,8 @@ struct SequenceMatrix {
   std::vector<std::vector<std::optional<double>>> score;  // [i][j], j <= i: run i, nodes of step j
   // Those of the last run T, over the steps that it has a score of: the mean of score[T][j].
   std::optional<double> average;
-  // The mean of score[T][j] - score[j][j] over the steps before the last one; below 0: forgotten.
+  // The mean of score[T][j] - score[j][j] over the steps before the last one, or its negative where
+  // the lowest is the best; below 0: forgotten.
   std::optional<double> forgetting;
 };
 

@@ -39,12 +39,20 @@ def _array(value, name, dimensions):
     return array
 
 
+def _numbers_of(nodes):
+    """Numbers of nodes, of such or of a mask."""
+    if nodes is None:
+        return None
+    array = _array(nodes, "remove_nodes", (1,))
+    return np.flatnonzero(array) if array.dtype == bool else array
+
 
 
 class Dataset:
     """A dataset folder. Its arrays are memory-mapped when you ask for them, and never changed."""
 
     _temporary = None  # removes the folder together with this object; None: it stays
+    _moved = False  # from a temporary folder to where runs are
     _whole = None  # of a dataset that has a base: its arrays in one folder
 
     def __init__(self, path):
@@ -272,6 +280,9 @@ class Dataset:
         command are keywords (directed=True, split="0.6,0.2,0.2", ...). Formats: docs/formats.md.
         If PyTorch is installed, it also reads those of OGB's sets whose splits are PyTorch
         files."""
+        if any(word in options for word in ("snapshots", "snapshots_from")):
+            raise InputError("snapshots: they are several datasets; allowed with the command "
+                             "`atoll import`, whose folders Dataset() opens")
         source = os.path.abspath(os.fspath(source))
         split_name = options.get("split_name")
         if format == "ogb" and ogb_files.needs_pytorch(source, split_name):
@@ -326,6 +337,7 @@ class Dataset:
         self._keep_parts(place.path)
         self._temporary()
         self._temporary = None
+        self._moved = True
         self._path = place.path
 
     def _keep_parts(self, place):
@@ -373,7 +385,7 @@ class Dataset:
         gone = None if remove_edges is None else _array(remove_edges, "remove_edges", (2,))
         values = {"edges": index, "labels": y, "edge-weights": edge_weight,
                   "edge-features": edge_attr, "edge-types": edge_type, "node-types": node_type,
-                  "remove-nodes": remove_nodes, "remove-edges": gone}
+                  "remove-nodes": _numbers_of(remove_nodes), "remove-edges": gone}
         if x is not None and num_nodes is not None and len(x) != num_nodes:
             raise InputError(f"x: it has {len(x)} rows, but num_nodes is {num_nodes}")
         words = ["append", self._path]
@@ -405,7 +417,7 @@ class Dataset:
             words += ["--seed", str(seed)] if seed is not None else []
             # Names that the caller knows, instead of a folder that has gone.
             with renamed((re.escape(folder + os.sep) + r"([\w-]+)\.(npy|txt)", r"\1")):
-                if self._temporary is None:
+                if self._temporary is None and not self._moved:
                     return self._make(words, path or self._free_name_beside(name), name)
                 delta = self._make(words, os.path.join(folder, self.name + "@2"), name)
                 return delta.compact(path)
@@ -441,12 +453,14 @@ class Dataset:
 
     @property
     def num_nodes(self):
-        return len(self._read("row_ptr")) - 1
+        nodes = self._fields.get("nodes")
+        return len(self._read("row_ptr")) - 1 if nodes is None else nodes
 
     @property
     def num_edges(self):
         """Number of stored edges. An undirected graph stores each edge in both directions."""
-        return int(self._read("row_ptr")[-1])
+        edges = self._fields.get("edges")
+        return int(self._read("row_ptr")[-1]) if edges is None else edges
 
     @property
     def num_features(self):

@@ -317,11 +317,17 @@ def _messages_sent(records):
     return sent
 
 
-def _node_numbers(nodes):
+def _node_numbers(nodes, dataset):
     """An array of them, of what a caller gives."""
     if hasattr(nodes, "detach"):
         nodes = nodes.detach().cpu()
-    numbers = np.atleast_1d(np.asarray(nodes))
+    numbers = np.asarray(nodes)
+    if numbers.size == 0 and numbers.ndim == 1:
+        raise InputError("nodes: it lists no node; allowed is None for all")
+    if numbers.dtype.kind == "b" and numbers.shape != (dataset.num_nodes,):
+        raise InputError(f"nodes: it is bool {list(numbers.shape)}; allowed is a mask of all "
+                         f"{dataset.num_nodes} nodes of the dataset")
+    numbers = np.atleast_1d(numbers)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iub":
         raise InputError(f"nodes: it is {numbers.dtype} {list(numbers.shape)}; allowed are whole "
                          "numbers, a mask, 'new', or the path of a file")
@@ -555,12 +561,14 @@ class Run:
         torch.from_dlpack() and torch.from_numpy() share its memory."""
         dataset = self.dataset if dataset is None else dataset
         if isinstance(nodes, (str, os.PathLike)):
+            if not os.fspath(nodes):
+                raise InputError("nodes: '' lists no node; allowed is None for all")
             options = {**options, "nodes": os.fspath(nodes)}
         elif nodes is not None:
             # Too many for a command line, perhaps.
             with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
                 file = os.path.join(folder, "nodes.npy")
-                np.save(file, _node_numbers(nodes))
+                np.save(file, _node_numbers(nodes, Dataset(dataset)))
                 try:
                     return self.predict(what, dataset, nodes=file, path=path, ranks=ranks,
                                         launcher=launcher, **options)

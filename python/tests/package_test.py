@@ -234,6 +234,9 @@ class DatasetTest(WorkFolder):
         third = grown.append(remove_nodes=[5], change_features=([0], np.zeros((1, FEATURES))))
         self.assertEqual(os.path.basename(third.path), "data@3")
         self.assertFalse((third.edge_index == 5).any())
+        masked = grown.append(remove_nodes=np.arange(NODES + 1) == 5, path="masked")
+        self.assertEqual(masked.num_edges, third.num_edges)
+        self.assertIsNone(masked._whole)  # its size is known without its arrays
         self.assertEqual((third.y[5], third.x[0].any()), (-1, False))
         whole = third.compact("whole")
         np.testing.assert_array_equal(whole.edge_index, third.edge_index)
@@ -245,6 +248,10 @@ class DatasetTest(WorkFolder):
         other = temporary.append(**new)
         del temporary
         self.assertEqual(other.num_nodes, NODES + 1)
+        trained = atoll.Dataset.from_arrays(**given)
+        atoll.train(trained, "gcn", run_dir="beside", **QUICK)
+        trained.append(**new)
+        self.assertFalse([name for name in os.listdir(os.path.dirname(trained.path)) if "@" in name])
         other = atoll.Dataset.from_arrays(**given).append(**new, path="named")
         self.assertEqual(atoll.Dataset("named").num_nodes, NODES + 1)
 
@@ -408,7 +415,8 @@ class TrainTest(WorkFolder):
         found = run.predict("logits", grown, nodes="new")
         self.assertEqual(found.shape, (2, CLASSES))
         np.testing.assert_allclose(found, run.predict("logits", grown)[NODES:], rtol=1e-5, atol=1e-5)
-        for nodes, words in (([NODES], "nodes: entry 0 is 120"), ("new", "nodes.new: the dataset has 120 nodes"),
+        for nodes, words in (([NODES], "nodes: entry 0 is 120"), ([], "lists no node"),
+                             (np.ones(5, bool), "a mask of all 120 nodes"), ("", "lists no node"), ("new", "nodes.new: the dataset has 120 nodes"),
                              ([0.5], "nodes: it is float64"), ([[1]], "whole numbers")):
             with self.assertRaisesRegex(atoll.InputError, words):
                 run.predict(nodes=nodes)

@@ -108,6 +108,46 @@ class AppendTest(OneFolderTest):
         self.assertIn("--snapshots", self.refuse("import", "npy", "all", "--snapshots-from", "3",
                                                  "--out", "x"))
 
+    def test_bases_are_found_behind_links(self):
+        deep = os.path.join(self.folder, "disk", "deep")
+        os.makedirs(deep)
+        os.symlink("disk/deep", os.path.join(self.folder, "linked"))
+        self.succeed("append", "data", "--nodes", "x.csv", "--out", "linked/grown")
+        os.symlink("../../data@2", os.path.join(deep, "link"))
+        self.assertEqual(self.info("linked/grown")["nodes"], 202)
+        self.assertEqual(self.info("linked/link")["nodes"], 202)
+        self.assertEqual(self.info("disk/deep/link")["nodes"], 202)
+        shutil.copytree(os.path.join(self.folder, "whole"), os.path.join(deep, "copied"))
+        os.symlink("disk/deep/copied", os.path.join(self.folder, "copied"))
+        self.succeed("split", "copied", "--split", ".5,.2,.3", "--replace")
+        self.succeed("info", "disk/deep/copied")
+
+    def test_snapshots_keep_weights_and_are_put_in_place_together(self):
+        self.write("weighted.txt", "0 1 2.5\n1 2 3\n")
+        self.write("years.txt", "1\n2\n2\n")
+        words = ["import", "edges", "weighted.txt", "--snapshots", "years.txt"]
+        self.succeed(*words, "--out", "w/")
+        self.assertTrue(self.info("w@1")["weighted"])
+        self.succeed("compact", "w@2", "--out", "w-whole")
+        self.succeed("import", "edges", "weighted.txt", "--out", "w-plain")
+        self.assertEqual(self.info("w-whole")["edges"], self.info("w-plain")["edges"])
+        self.assertTrue(self.info("w-whole")["weighted"])
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "w")))
+        self.succeed(*words, "--snapshots-from", "2", "--out", "v")
+        self.write("weighted.txt", "0 1 2.5\n1 2 4\n")
+        self.assertIn("v@2: exists, with another content", self.refuse(*words, "--out", "v"))
+        self.assertIn("ends in a name", self.refuse(*words, "--out", ".."))
+
+    def test_a_third_column_is_no_relation_without_a_name(self):
+        self.write("typed.csv", "source,target,relation\n0,1,0\n0,1,1\n1,2,1\n")
+        self.succeed("import", "edges", "typed.csv", "--directed", "--out", "typed")
+        self.write("one.txt", "0 1 1\n")
+        error = self.refuse("append", "typed", "--remove-edges", "one.txt", "--out", "new")
+        self.assertIn("source,target,relation", error)
+        self.write("one.csv", "source,target,relation\n0,1,1\n")
+        self.succeed("append", "typed", "--remove-edges", "one.csv", "--out", "typed@2")
+        self.assertEqual(self.info("typed@2")["edges"], 2)
+
     def test_what_is_refused(self):
         for words, text in (
                 ([], "nothing to append"),

@@ -141,6 +141,8 @@ class PartitionGrowthTest(OneFolderTest):
                  [*grown, self.old["folder"], "--method", "random"]),
                 (["--objective: cut found with --from"],
                  [*grown, self.old["folder"], "--objective", "cut"]),
+                (["--drift: nan found; allowed are 1 to 100"],
+                 [*grown, self.old["folder"], "--drift", "nan"]),
                 (["--drift", "0.5"], [*grown, self.old["folder"], "--drift", "0.5"]),
                 (["--drift", "--from"], ["partition", "data/grown", "--parts", "4", "--drift", "2"]),
                 (["--from", "--list"], [*grown, self.old["folder"], "--list"])):

@@ -124,6 +124,16 @@ class UnseenNodesTest(OneFolderTest):
         self.assertEqual([line.split(",")[:2] for line in some[1:]],
                          [lines[1 + node].split(",")[:2] for node in (7, 2)])
 
+    def test_ids_of_other_rows_do_not_stay(self):
+        words = ["predict", "runs/arxiv", "data/arxiv", "--what", "logits", "--out"]
+        self.succeed(*words, "kept.npy", "--nodes", "1,2")
+        message = self.refuse(*words, "kept.npy", "--nodes", "kept.ids.npy")
+        self.assertIn("the ids of its rows would replace --nodes kept.ids.npy", message)
+        self.assertEqual(numbers(self.path("kept.ids.npy"), "q"), [1, 2])
+        self.succeed(*words, "kept.npy")
+        self.assertFalse(os.path.exists(self.path("kept.ids.npy")))
+        self.assertIn("it lists no node", self.refuse(*words, "none.npy", "--nodes", ""))
+
     def test_new_nodes_of_a_grown_dataset(self):
         self.succeed("predict", "runs/arxiv", "data/grown", "--what", "logits", "--out", "grown.npy")
         said = self.succeed("predict", "runs/arxiv", "data/grown", "--nodes", "new", "--what",
@@ -158,7 +168,7 @@ class UnseenNodesTest(OneFolderTest):
     def test_what_is_no_node_is_refused(self):
         predict = ["predict", "runs/arxiv", "data/arxiv", "--out", "bad.npy", "--nodes"]
         for nodes, words in (("900", ["entry 0 is 900", "0 to 899"]), ("3,x", ["3,x", "no such file"]),
-                             ("new", ["900 nodes", "have grown"]),
+                             ("new", ["900 nodes", "so no node is new"]),
                              ("missing.npy", ["missing.npy", "allowed are"])):
             message = self.refuse(*predict, nodes)
             for word in ["--nodes", *words]:

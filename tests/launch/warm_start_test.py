@@ -119,7 +119,11 @@ class WarmStartTest(OneFolderTest):
         self.succeed("train", "data-3", "--run-dir", "in-two", "--epochs", "4", "--resume")
         self.assertEqual(self.read("in-two", "model.safetensors"),
                          self.read("run-3", "model.safetensors"))
-        message = self.refuse("train", "data-3", "--run-dir", "in-two", "--epochs", "5",
+        # From another folder.
+        place = os.path.join(self.folder, "in-two", "config.toml")
+        again = run(["train", "--config", place, "--resume", "--epochs", "5"], "/")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        message = self.refuse("train", "data-3", "--run-dir", "in-two", "--epochs", "6",
                               "--resume", "--warm-start", "run-1")
         self.assertIn("the checkpoint was made with", message)
 

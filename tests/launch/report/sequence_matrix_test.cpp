@@ -48,6 +48,12 @@ TEST(SequenceMatrix, HasAveragePerformanceAndForgetting) {
   }
 }
 
+TEST(SequenceMatrix, IsForgottenWhereErrorsHaveGrown) {
+  std::vector<RunRecord> runs = three_runs();
+  for (RunRecord& run : runs) run.summary["metric"] = "MAE";
+  EXPECT_NEAR(sequence_of(runs).forgetting.value(), (0.25 - 0.125) / 2, 1e-12);
+}
+
 TEST(SequenceMatrix, LeavesOutStepsWithoutTestNodes) {
   std::vector<RunRecord> runs = three_runs();
   runs[2].summary["sequence"][0]["test"] = nullptr;
