@@ -11,7 +11,7 @@ from strikes import lines_of, strike
 from trainings import NAMES, Training, make_base
 from writers import WRITERS, Writer
 
-# The storm that each of 26 cases in a row belongs to.
+# The storm that each of 28 cases in a row belongs to.
 TURNS = ["train"] * 11 + [*WRITERS, *WRITERS] + ["special"] * 3
 CHECKPOINTS = ["1", "5", "23", "0.05s", None]  # None: the default, ten minutes
 EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}

@@ -14,6 +14,8 @@ NODES = 12000
 # The command of each in a folder beside `source/`, and the folder that it makes.
 WRITERS = {
     "partition": (["partition", "cut-me", "--parts", "3"], "cut-me/parts"),
+    "partition --from": (["partition", "cut-me", "--from", "../source-grown/old", "--parts", "3"],
+                         "cut-me/parts"),
     "import": (["import", "edges", "../source", "--out", "imported", "--split", "0.6,0.2,0.2"],
                "imported"),
     "generate": (["generate", "sbm", "--nodes", "60000", "--out", "made"], "made"),
@@ -25,7 +27,8 @@ WRITERS = {
                    "../source-append/years.txt", "--out", "set"], "set@1"),
 }
 # Those whose source is not `source-NAME`, or is that of another.
-SOURCES = {"import": "source", "compact": "source-append", "snapshots": "source-append"}
+SOURCES = {"import": "source", "partition --from": "source-grown/whole",
+           "compact": "source-append", "snapshots": "source-append"}
 SNAPSHOTS = ("set@0", "set@1", "set@2")
 
 
@@ -35,6 +38,7 @@ class Writer:
     def __init__(self, program, folder, name):
         self.name = name
         self.arguments, self.output = WRITERS[name]
+        self.cuts = name.startswith("partition")
         self.source = os.path.join(folder, SOURCES.get(name, f"source-{name}"))
         if not os.path.exists(self.source):
             make_source(program, name, self.source)
@@ -54,7 +58,7 @@ class Writer:
                 for path, digest in tree(os.path.join(folder, name), without_times).items()}
 
     def prepare(self, folder):
-        if self.name == "partition":
+        if self.cuts:
             copy(self.source, os.path.join(folder, "cut-me"))
 
     def kill(self, case):
@@ -69,7 +73,9 @@ class Writer:
                 raise Violation("refused", f"exit code {code}: {last_lines(job.output())}")
             if blow is not None and code == 2:
                 raise Violation("signal", f"exit code 2: {last_lines(job.output())}")
-            if self.complete(out):
+            # Snapshots are there before what they were made of has gone: the command that was killed
+            # is called again, and removes it.
+            if self.complete(out) and (blow is None or self.name != "snapshots"):
                 break
         else:
             case.run(self.arguments)
@@ -83,7 +89,7 @@ class Writer:
 
     def complete(self, out):
         """Whether the result is there; a half of it is a violation."""
-        if self.name == "partition":
+        if self.cuts:
             # The folder of all cuts may be there before the cut is; unfinished ones have names of
             # their own.
             finished = [name for name in (os.listdir(out) if os.path.isdir(out) else [])
@@ -95,14 +101,13 @@ class Writer:
         elif not os.path.exists(out):
             return False
         found = tree(out, without_times)
-        if self.name == "partition":
+        if self.cuts:
             found = {path: digest for path, digest in found.items()
                      if path.split("/")[0] in self.tree}
         wrong = differences(found, self.tree)
         if wrong:
             raise Violation("half", f"{self.output}: {wrong}")
         return True
-
 
     def all_snapshots(self, folder):
         """Each of them is there whole or not at all, and none before the one that it builds on."""
@@ -121,6 +126,8 @@ class Writer:
 def make_source(program, name, folder):
     if name in ("append", "compact", "snapshots"):
         make_growing_source(program, folder)
+    if name == "partition --from":
+        make_grown_source(program, os.path.dirname(folder))
     if name == "partition":
         run_plainly(program, ["generate", "sbm", "--nodes", str(NODES), "--features", "32", "--out",
                               folder], os.path.dirname(folder))
@@ -153,6 +160,21 @@ def make_growing_source(program, folder):
     run_plainly(program, ["import", "edges", "edges.txt", "--out", "base"], folder)
     run_plainly(program, ["append", "base", "--nodes", "2000", "--edges", "new.txt", "--out",
                           "delta"], folder)
+
+
+def make_grown_source(program, folder):
+    """A graph with a cut, and what it has grown to."""
+    os.makedirs(folder)
+    numbers = random.Random(3)
+    with open(os.path.join(folder, "new.txt"), "w", encoding="utf-8") as file:
+        for node in range(NODES, NODES + 200):
+            file.writelines(f"{numbers.randrange(NODES)} {node}\n" for _ in range(10))
+    write_npy(os.path.join(folder, "x.npy"), "<f4", "200, 32", bytes(200 * 32 * 4))
+    for words in (["generate", "sbm", "--nodes", str(NODES), "--features", "32", "--out", "old"],
+                  ["partition", "old", "--parts", "3"],
+                  ["append", "old", "--nodes", "x.npy", "--edges", "new.txt", "--out", "delta"],
+                  ["compact", "delta", "--out", "whole"]):
+        run_plainly(program, words, folder)
 
 
 def write_npy(path, kind, shape, data):
