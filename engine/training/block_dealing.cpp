@@ -41,9 +41,9 @@ BlockDealing::BlockDealing(Transport& transport, const std::filesystem::path& da
   on_all_ranks(transport, [&] {
     if (blocks_ > nodes) {
       const std::string allowed =
-          nodes < 2 ? "0"
-                    : fmt::format("2 to {}, or 0", std::min<std::int64_t>(nodes, kMostBlocks));
-      fail_option("--blocks {}: {} {} nodes; allowed: {}", blocks_,
+          nodes < 2 ? "is 0"
+                    : fmt::format("are 2 to {}, or 0", std::min<std::int64_t>(nodes, kMostBlocks));
+      fail_option("--blocks {}: {} {} nodes; allowed {}", blocks_,
                   leaves_out_ ? "training sees" : "the dataset has", nodes, allowed);
     }
     // The weights that a node keeps in a block may add up to what no degree can be.
