@@ -222,7 +222,7 @@ def _cut_elsewhere(dataset, request, threads, file):
             os.path.join(folder, name) for name in ("parts.npy", "said", "request"))
         with open(request_file, "w", encoding="utf-8") as text:
             json.dump({**request, "dataset": dataset._array_folder(), "threads": threads,
-                       "out": parts_file, "said": said_file}, text)
+                       "out": parts_file, "said": said_file, "folder": folder}, text)
         command = _program.MeasuredProcess(
             [sys.executable, "-m", "atoll._cut_process", request_file],
             {**python_path(), "OMP_NUM_THREADS": str(threads)})
