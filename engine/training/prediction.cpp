@@ -295,7 +295,9 @@ Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, Pr
                 const std::filesystem::path& out, const std::filesystem::path& dataset) {
   const ConstMatrixView logits = write_predictions(trainer, {data, transport, out}, kind, dataset);
   // Those of chosen nodes, which were in the file before.
-  if (transport.rank() == 0) std::filesystem::remove(file_of_ids(out));
+  on_all_ranks(transport, [&] {
+    if (transport.rank() == 0) std::filesystem::remove(file_of_ids(out));
+  });
   return trainer.measure(0, logits, MetricExtent::kAll);
 }
 

@@ -39,13 +39,19 @@ def _array(value, name, dimensions):
     return array
 
 
-def _numbers_of(nodes):
-    """Numbers of nodes, of such or of a mask."""
-    if nodes is None:
-        return None
-    array = _array(nodes, "remove_nodes", (1,))
+def node_numbers(nodes, name, count):
+    """Numbers of nodes as an integer array [n], of such, of a single one or of a mask of all `count`
+    nodes. Raises InputError, which calls them `name`."""
+    array = np.atleast_1d(_array(nodes, name, (0, 1, 2)))
+    if array.dtype == bool and array.shape != (count,):
+        raise InputError(f"{name}: it is bool {list(array.shape)}; allowed is a mask of all {count} "
+                         "nodes of the dataset")
+    if array.size == 0:
+        raise InputError(f"{name}: it lists no node; allowed is None for none or all")
+    if array.ndim > 1 or array.dtype.kind not in "iub":
+        raise InputError(f"{name}: it is {array.dtype} {list(array.shape)}; allowed are whole numbers "
+                         "or a mask")
     return np.flatnonzero(array) if array.dtype == bool else array
-
 
 
 class Dataset:
@@ -385,7 +391,9 @@ class Dataset:
         gone = None if remove_edges is None else _array(remove_edges, "remove_edges", (2,))
         values = {"edges": index, "labels": y, "edge-weights": edge_weight,
                   "edge-features": edge_attr, "edge-types": edge_type, "node-types": node_type,
-                  "remove-nodes": _numbers_of(remove_nodes), "remove-edges": gone}
+                  "remove-edges": gone}
+        if remove_nodes is not None:
+            values["remove-nodes"] = node_numbers(remove_nodes, "remove_nodes", self.num_nodes)
         if x is not None and num_nodes is not None and len(x) != num_nodes:
             raise InputError(f"x: it has {len(x)} rows, but num_nodes is {num_nodes}")
         words = ["append", self._path]

@@ -19,7 +19,7 @@ from atoll._progress import MetricsFollower, ProgressLine, Questions
 from atoll._report import Report
 from atoll._runs import Runs
 from atoll._table import Table
-from atoll.dataset import Dataset
+from atoll.dataset import Dataset, node_numbers
 
 STOPPED = 128  # exit codes of trainings that a signal has ended: this and its number
 
@@ -317,23 +317,6 @@ def _messages_sent(records):
     return sent
 
 
-def _node_numbers(nodes, dataset):
-    """An array of them, of what a caller gives."""
-    if hasattr(nodes, "detach"):
-        nodes = nodes.detach().cpu()
-    numbers = np.asarray(nodes)
-    if numbers.size == 0 and numbers.ndim == 1:
-        raise InputError("nodes: it lists no node; allowed is None for all")
-    if numbers.dtype.kind == "b" and numbers.shape != (dataset.num_nodes,):
-        raise InputError(f"nodes: it is bool {list(numbers.shape)}; allowed is a mask of all "
-                         f"{dataset.num_nodes} nodes of the dataset")
-    numbers = np.atleast_1d(numbers)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iub":
-        raise InputError(f"nodes: it is {numbers.dtype} {list(numbers.shape)}; allowed are whole "
-                         "numbers, a mask, 'new', or the path of a file")
-    return np.flatnonzero(numbers) if numbers.dtype.kind == "b" else numbers
-
-
 def _probabilities(logits, task):
     if task in ("binary", "multi-label"):
         return np.exp(-np.logaddexp(0, -logits))
@@ -568,7 +551,7 @@ class Run:
             # Too many for a command line, perhaps.
             with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
                 file = os.path.join(folder, "nodes.npy")
-                np.save(file, _node_numbers(nodes, Dataset(dataset)))
+                np.save(file, node_numbers(nodes, "nodes", Dataset(dataset).num_nodes))
                 try:
                     return self.predict(what, dataset, nodes=file, path=path, ranks=ranks,
                                         launcher=launcher, **options)

@@ -236,6 +236,8 @@ class DatasetTest(WorkFolder):
         self.assertFalse((third.edge_index == 5).any())
         masked = grown.append(remove_nodes=np.arange(NODES + 1) == 5, path="masked")
         self.assertEqual(masked.num_edges, third.num_edges)
+        with self.assertRaisesRegex(atoll.InputError, "remove_nodes: .* a mask of all 121 nodes"):
+            grown.append(remove_nodes=np.ones(5, bool))
         self.assertIsNone(masked._whole)  # its size is known without its arrays
         self.assertEqual((third.y[5], third.x[0].any()), (-1, False))
         whole = third.compact("whole")
@@ -416,7 +418,8 @@ class TrainTest(WorkFolder):
         self.assertEqual(found.shape, (2, CLASSES))
         np.testing.assert_allclose(found, run.predict("logits", grown)[NODES:], rtol=1e-5, atol=1e-5)
         for nodes, words in (([NODES], "nodes: entry 0 is 120"), ([], "lists no node"),
-                             (np.ones(5, bool), "a mask of all 120 nodes"), ("", "lists no node"), ("new", "nodes.new: the dataset has 120 nodes"),
+                             (np.ones(5, bool), "a mask of all 120 nodes"), ("", "lists no node"),
+                             ("new", "nodes.new: the dataset has 120 nodes"),
                              ([0.5], "nodes: it is float64"), ([[1]], "whole numbers")):
             with self.assertRaisesRegex(atoll.InputError, words):
                 run.predict(nodes=nodes)
