@@ -149,8 +149,8 @@ void for_each_source(const LocalGraphView& graph, const LocalMatrixView& matrix,
 }
 
 // Marks the nodes whose rows in `now` are other than those in the shards, in whatever order: sums
-// of hashes differ. The other ends of edges
-// that came or went have other rows in the other direction, or in the same if both are one.
+// of hashes differ. The other ends of edges that came or went have other rows in the other
+// direction, or in the same if both are one.
 void find_touched(const Before& before, const CsrView& now, Direction direction,
                   std::vector<std::uint8_t>& touched) {
   for (const Shard& shard : before.shards) {

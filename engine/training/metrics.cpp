@@ -349,7 +349,7 @@ Metrics regress(const Rank& rank, int epoch, const RankData& data, ConstMatrixVi
 }
 
 // Labelled nodes of one split in the order of their ids, and what they have.
-struct JudgedSplit {
+struct LabelledSplit {
   std::vector<float> logits;
   std::vector<std::int32_t> classes;
   std::vector<std::uint8_t> multi_labels;
@@ -384,7 +384,7 @@ Metrics judge_by_program(const Rank& rank, int epoch, const RankData& data, Cons
   on_all_ranks(
       rank.transport,
       [&] {
-        std::array<JudgedSplit, kSplits> judged;
+        std::array<LabelledSplit, kSplits> judged;
         const auto add = [](auto& to, const auto& from, std::size_t row, std::int64_t columns) {
           if (from.empty()) return;
           const auto begin = from.begin() + static_cast<std::int64_t>(row) * columns;
@@ -392,7 +392,7 @@ Metrics judge_by_program(const Rank& rank, int epoch, const RankData& data, Cons
         };
         for (std::size_t i = 0; i < splits.size(); ++i) {
           if (splits[i] >= kSplits) continue;
-          JudgedSplit& own = judged[splits[i]];
+          LabelledSplit& own = judged[splits[i]];
           add(own.logits, all_logits, i, outputs);
           add(own.multi_labels, multi_labels, i, outputs);
           add(own.numbers, numbers, i, outputs);
@@ -404,7 +404,7 @@ Metrics judge_by_program(const Rank& rank, int epoch, const RankData& data, Cons
         }
         const OwnMetric& own = own_functions().metrics.at(metric.own);
         for (std::size_t s = 0; s < kSplits; ++s) {
-          const JudgedSplit& nodes = judged[s];
+          const LabelledSplit& nodes = judged[s];
           if (nodes.logits.empty()) continue;
           values[s] = own.compute(
               {outputs, nodes.logits, nodes.classes, nodes.multi_labels, nodes.numbers});

@@ -239,13 +239,18 @@ SafetensorsFile read_run_model(const std::filesystem::path& run) {
   return read_safetensors(run_model(run));
 }
 
-std::optional<std::int64_t> nodes_of_model(const SafetensorsFile& file,
-                                           const std::filesystem::path& path) {
+std::optional<Json> metadata_of(const SafetensorsFile& file, const std::filesystem::path& path) {
   const auto found = file.metadata.find("atoll");
   if (found == file.metadata.end()) return std::nullopt;
-  const Json metadata = parse_json(found->second, path.string() + ": metadata entry 'atoll'");
-  if (metadata.contains("dataset_nodes")) {
-    return json_field<std::int64_t>(metadata, "dataset_nodes", path);
+  return parse_json(found->second, path.string() + ": metadata entry 'atoll'");
+}
+
+std::optional<std::int64_t> nodes_of_model(const SafetensorsFile& file,
+                                           const std::filesystem::path& path) {
+  const std::optional<Json> metadata = metadata_of(file, path);
+  if (!metadata) return std::nullopt;
+  if (metadata->contains("dataset_nodes")) {
+    return json_field<std::int64_t>(*metadata, "dataset_nodes", path);
   }
   // Older models do not say it; the summary of their run does.
   const std::filesystem::path summary = path.parent_path() / "summary.json";
@@ -254,21 +259,19 @@ std::optional<std::int64_t> nodes_of_model(const SafetensorsFile& file,
 }
 
 std::optional<Task> task_of_model(const SafetensorsFile& file, const std::filesystem::path& path) {
-  const auto found = file.metadata.find("atoll");
-  if (found == file.metadata.end()) return std::nullopt;
-  const Json metadata = parse_json(found->second, path.string() + ": metadata entry 'atoll'");
-  const auto task = json_field_or<std::string>(metadata, "task", path, "");
+  const std::optional<Json> metadata = metadata_of(file, path);
+  if (!metadata) return std::nullopt;
+  const auto task = json_field_or<std::string>(*metadata, "task", path, "");
   if (task.empty()) return std::nullopt;
   return parse_task(task, path.string());
 }
 
 TrainOptions read_model_options(const SafetensorsFile& file, const std::filesystem::path& path) {
-  const auto found = file.metadata.find("atoll");
-  if (found == file.metadata.end()) {
+  const std::optional<Json> metadata = metadata_of(file, path);
+  if (!metadata) {
     fail_input("{}: its metadata has no 'atoll' entry: not a model of this program", path.string());
   }
-  const Json metadata = parse_json(found->second, path.string() + ": metadata entry 'atoll'");
-  const auto options = json_field<Json>(metadata, "options", path);
+  const auto options = json_field<Json>(*metadata, "options", path);
   // A run without an option that came later has its default. Models of version 0.1 say nothing of
   // how they were computed.
   TrainOptions result;
@@ -283,7 +286,7 @@ TrainOptions read_model_options(const SafetensorsFile& file, const std::filesyst
   }
   result.split_index = json_field<std::int64_t>(options, "split-index", path);
   result.loss.metric = json_field_or<std::string>(options, "metric", path, kUsualMetric);
-  read_sizes(metadata, file, path, result.model);
+  read_sizes(*metadata, file, path, result.model);
   return result;
 }
 

@@ -48,16 +48,20 @@ struct ChosenCosts {
   std::int64_t computed = 0;    // rows of all of these
 };
 
-// The same of the nodes that the job was made for, without metrics. chosen: these in the order of
-// the file's rows, any of them more than once. Beside a .npy file, file_of_ids() gets their ids,
-// int64.
+// The same of the nodes that the job was made for, on its one rank, without metrics. chosen: these
+// in the order of the file's rows, any of them more than once. Beside a .npy file, file_of_ids()
+// gets their ids, int64 [rows].
 ChosenCosts predict_chosen(Trainer& trainer, const RankData& data, Transport& transport,
                            PredictionKind kind, std::span<const GlobalId> chosen,
                            const std::filesystem::path& out,
                            const std::filesystem::path& dataset = {});
 std::filesystem::path file_of_ids(const std::filesystem::path& out);  // labels.ids.npy
 
-// The number of nodes of the dataset that a run was trained on, if its model says it.
+// A run's description of its model in the file, whose path is for errors; empty if no run wrote it.
+// Throws Error{kInput} if it is no JSON.
+std::optional<Json> metadata_of(const SafetensorsFile& file, const std::filesystem::path& path);
+// The number of nodes of the dataset that a run was trained on, if its model, or the summary.json
+// beside it, says so. Throws Error{kInput} as metadata_of(), and for fields of another type.
 std::optional<std::int64_t> nodes_of_model(const SafetensorsFile& file,
                                            const std::filesystem::path& path);
 

@@ -18,15 +18,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Json metadata_of(const SafetensorsFile& file, const fs::path& path) {
-  const auto found = file.metadata.find("atoll");
-  if (found == file.metadata.end()) {
-    fail_input(
-        "{}: its metadata has no 'atoll' entry: not the model of a run; --init takes other files "
-        "of weights",
-        path.string());
-  }
-  return parse_json(found->second, path.string() + ": metadata entry 'atoll'");
+Json metadata_of_run(const SafetensorsFile& file, const fs::path& path) {
+  const std::optional<Json> metadata = metadata_of(file, path);
+  if (metadata) return *metadata;
+  fail_input(
+      "{}: its metadata has no 'atoll' entry: not the model of a run; --init takes other files of "
+      "weights",
+      path.string());
 }
 
 // Parameters of nodes of a smaller dataset, with the rows of `own` for nodes that it did not have.
@@ -89,7 +87,7 @@ void load_warm_start(Trainer& trainer, const fs::path& run, Transport& transport
   on_all_ranks(transport, [&] {
     const fs::path path = warm_start_model(run);
     const SafetensorsFile file = read_safetensors(path);
-    const Json metadata = metadata_of(file, path);
+    const Json metadata = metadata_of_run(file, path);
     const std::string task = to_string(trainer.data().dataset().task);
     if (const auto was = json_field_or<std::string>(metadata, "dataset_task", path, task);
         was != task) {
@@ -116,7 +114,7 @@ void say_warm_start(const Trainer& trainer, const fs::path& run) {
   const fs::path path = warm_start_model(run);
   const SafetensorsFile file = read_safetensors(path);
   log::info("starting with the model of {}, epoch {}", path.string(),
-            json_field<int>(metadata_of(file, path), "epoch", path));
+            json_field<int>(metadata_of_run(file, path), "epoch", path));
   const auto differences = model_differences(read_model_options(file, path).model, trainer.model());
   if (!differences.empty()) {
     log::warn("{}: its model was trained with other options: {}", path.string(),

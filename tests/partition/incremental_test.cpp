@@ -214,6 +214,7 @@ TEST(IncrementalCut, CutsAnewWhereTheGraphIsAnother) {
   EXPECT_EQ(usual.whole.cycles, independent_cycles(graph));
   // Where nothing but the fresh cut itself will do.
   const GrownCut anew = grow_cut(graph, kParts, {}, {}, known, 0.5);
+  EXPECT_NE(anew.by, GrownBy::kExtended);
   EXPECT_LE(anew.rows, fresh);
   EXPECT_EQ(anew.whole.rows, static_cast<double>(fresh));
   // Where anything does.
