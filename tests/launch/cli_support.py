@@ -3,6 +3,7 @@ ATOLL to the program and MPIEXEC to the launcher."""
 
 import functools
 import gzip
+import itertools
 import json
 import os
 import struct
@@ -112,6 +113,32 @@ def read_npy(path):
         content = file.read()
     length = struct.unpack("<H", content[8:10])[0]
     return content[10:10 + length].decode(), bytearray(content[10 + length:])
+
+
+def numbers(path, code):
+    """The numbers of a .npy file, of the type that `code` has in struct."""
+    _, data = read_npy(path)
+    return list(struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data))
+
+
+def first_nodes(source, nodes, out, **fields):
+    """The part of a dataset that has its first nodes, as a folder with these fields."""
+    def read(name, code):
+        return numbers(os.path.join(source, name + ".npy"), code)
+
+    row_ptr, col_idx, features = read("row_ptr", "q"), read("col_idx", "i"), read("features", "f")
+    rows = [[j for j in col_idx[row_ptr[i]:row_ptr[i + 1]] if j < nodes] for i in range(nodes)]
+    starts = list(itertools.accumulate(map(len, rows), initial=0))
+    edges = list(itertools.chain(*rows))
+    columns = len(features) // (len(row_ptr) - 1)
+    for name, descr, code, shape, values in (
+            ("row_ptr", "<i8", "q", [nodes + 1], starts), ("col_idx", "<i4", "i", [len(edges)], edges),
+            ("features", "<f4", "f", [nodes, columns], features[:nodes * columns]),
+            ("labels", "<i4", "i", [nodes], read("labels", "i")[:nodes]),
+            ("split", "|u1", "B", [nodes], read("split", "B")[:nodes])):
+        write(os.path.join(out, name + ".npy"),
+              npy(descr, shape, struct.pack(f"<{len(values)}{code}", *values)))
+    write(os.path.join(out, "dataset.json"), json.dumps({"directed": False, **fields}))
 
 
 def replace_npy_data(path, position, data):

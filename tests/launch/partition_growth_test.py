@@ -11,17 +11,12 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cli_support import OneFolderTest, npy, read_npy, replace_npy_data, run, write
+from cli_support import (OneFolderTest, first_nodes, npy, numbers, read_npy, replace_npy_data, run,
+                         write)
 
 NODES = 1200
 OLD_NODES = 1100
 FEATURES = 8
-
-
-def numbers(path, kind):
-    """The values of a .npy file."""
-    _, data = read_npy(path)
-    return list(struct.unpack(f"<{len(data) // struct.calcsize(kind)}{kind}", data))
 
 
 class PartitionGrowthTest(OneFolderTest):
@@ -30,31 +25,12 @@ class PartitionGrowthTest(OneFolderTest):
         cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
         cls.succeed("generate", "sbm", "--nodes", str(NODES), "--classes", "4", "--features",
                     str(FEATURES), "--out", "data/grown")
-        cls.first_nodes("data/grown", "data/old", OLD_NODES)
+        first_nodes(cls.path("data/grown"), OLD_NODES, cls.path("data/old"), classes=4)
         cls.old = json.loads(cls.succeed("partition", "data/old", "--parts", "4", "--json"))
 
     @classmethod
     def path(cls, *names):
         return os.path.join(cls.folder, *names)
-
-    @classmethod
-    def first_nodes(cls, source, out, nodes):
-        """The dataset before it grew."""
-        starts = numbers(cls.path(source, "row_ptr.npy"), "q")
-        columns = numbers(cls.path(source, "col_idx.npy"), "i")
-        rows = [[u for u in columns[starts[v]:starts[v + 1]] if u < nodes] for v in range(nodes)]
-        ends = [sum(len(row) for row in rows[:v]) for v in range(nodes + 1)]
-        flat = [u for row in rows for u in row]
-        arrays = {"row_ptr": npy("<i8", [nodes + 1], struct.pack(f"<{nodes + 1}q", *ends)),
-                  "col_idx": npy("<i4", [len(flat)], struct.pack(f"<{len(flat)}i", *flat))}
-        for name, shape, size in (("features", [nodes, FEATURES], 4 * FEATURES),
-                                  ("labels", [nodes], 4), ("split", [nodes], 1)):
-            kind = {"features": "<f4", "labels": "<i4", "split": "|u1"}[name]
-            _, data = read_npy(cls.path(source, f"{name}.npy"))
-            arrays[name] = npy(kind, shape, bytes(data[:nodes * size]))
-        for name, content in arrays.items():
-            write(cls.path(out, f"{name}.npy"), content)
-        write(cls.path(out, "dataset.json"), json.dumps({"directed": False, "classes": 4}))
 
     def grow(self, place, *options):
         """A cut from the old one, kept in `place`, as --json and as the text tell of it."""
@@ -147,7 +123,7 @@ class PartitionGrowthTest(OneFolderTest):
                 (["--drift", "--from"], ["partition", "data/grown", "--parts", "4", "--drift", "2"]),
                 (["--from", "--list"], [*grown, self.old["folder"], "--list"])):
             if "data/smaller" in arguments and not os.path.exists(self.path("data/smaller")):
-                self.first_nodes("data/grown", "data/smaller", 1000)
+                first_nodes(self.path("data/grown"), 1000, self.path("data/smaller"), classes=4)
             with self.subTest(" ".join(arguments)):
                 result = run([*arguments, "--parts-dir", "none"] if "data/old" not in arguments
                              else arguments, self.folder)

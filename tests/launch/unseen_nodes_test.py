@@ -13,18 +13,12 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cli_support import OneFolderTest, npy, read_npy, run, write
+from cli_support import OneFolderTest, npy, numbers, run, write
 
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/growing.md")
 SECTION = re.compile(r"^## Nodes that training has not seen$(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 NODES, FEATURES, NEW = 900, 8, 20
 TRAIN = ["--layers", "2", "--hidden", "16", "--norm", "batch", "--backend", "cpu"]
-
-
-def numbers(path, code):
-    """The numbers of a .npy file."""
-    _, data = read_npy(path)
-    return list(struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data))
 
 
 def grow(source, target):

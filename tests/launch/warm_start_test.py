@@ -2,8 +2,6 @@
 """Runs on a dataset that has grown (docs/growing.md) from the command line: --warm-start, --replay
 and --sequence, and the report of the runs of a sequence."""
 
-import array
-import itertools
 import json
 import os
 import re
@@ -12,33 +10,11 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cli_support import OneFolderTest, npy, read_npy, run, write
+from cli_support import OneFolderTest, first_nodes, run
 
 TRAIN = ["--layers", "2", "--backend", "cpu", "--epochs", "4"]  # of 256 columns
 STEPS = (400, 700, 1000)
 SEQUENCE = ["--sequence", ",".join(map(str, STEPS))]
-
-
-def first_nodes(source, nodes, out):
-    """The part of a dataset that has its first nodes, as a folder of the same kind."""
-    def read(name, code):
-        values = array.array(code)
-        values.frombytes(read_npy(os.path.join(source, name + ".npy"))[1])
-        return values
-
-    row_ptr, col_idx = read("row_ptr", "q"), read("col_idx", "i")
-    rows = [[j for j in col_idx[row_ptr[i]:row_ptr[i + 1]] if j < nodes] for i in range(nodes)]
-    starts = array.array("q", itertools.accumulate(map(len, rows), initial=0))
-    edges = array.array("i", itertools.chain(*rows))
-    columns = len(read("features", "f")) // (len(row_ptr) - 1)
-    os.makedirs(out)
-    for name, descr, shape, values in (
-            ("row_ptr", "<i8", [nodes + 1], starts), ("col_idx", "<i4", [len(edges)], edges),
-            ("features", "<f4", [nodes, columns], read("features", "f")[:nodes * columns]),
-            ("labels", "<i4", [nodes], read("labels", "i")[:nodes]),
-            ("split", "|u1", [nodes], read("split", "B")[:nodes])):
-        write(os.path.join(out, name + ".npy"), npy(descr, shape, values.tobytes()))
-    write(os.path.join(out, "dataset.json"), json.dumps({"directed": False}))
 
 
 class WarmStartTest(OneFolderTest):
