@@ -1,6 +1,7 @@
 #include "base/config_text.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -85,6 +86,43 @@ class DepthCheck {
   int depth_ = 0;             // open brackets and all these dots
 };
 
+Json json_of(const toml::node& node, const std::string& file);
+
+// The library sorts a table's entries by name.
+Json json_of_table(const toml::table& table, const std::string& file) {
+  using Entry = std::pair<const toml::key*, const toml::node*>;
+  std::vector<Entry> entries;
+  for (const auto& [key, value] : table) entries.emplace_back(&key, &value);
+  std::ranges::stable_sort(entries, {}, [](const Entry& entry) {
+    const toml::source_position& place = entry.first->source().begin;
+    return std::pair(place.line, place.column);
+  });
+  Json::object_t object;
+  for (const auto& [key, value] : entries) object.emplace_back(key->str(), json_of(*value, file));
+  return object;
+}
+
+Json json_of(const toml::node& node, const std::string& file) {
+  if (const toml::table* table = node.as_table()) return json_of_table(*table, file);
+  if (const toml::array* array = node.as_array()) {
+    Json list = Json::array();
+    for (const toml::node& item : *array) list.push_back(json_of(item, file));
+    return list;
+  }
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* flag = node.as_boolean()) return flag->get();
+  if (const auto* whole = node.as_integer()) return whole->get();
+  const toml::source_position& place = node.source().begin;
+  const auto* number = node.as_floating_point();
+  if (number == nullptr || !std::isfinite(number->get())) {
+    fail_option(
+        "{}:{}:{}: found {}; allowed are finite numbers, texts, true, false, arrays, tables", file,
+        place.line, place.column,
+        number == nullptr ? "a date or time" : "a number that is not finite");
+  }
+  return number->get();
+}
+
 }  // namespace
 
 std::string read_config_text(const fs::path& path) {
@@ -113,6 +151,10 @@ toml::table parse_config(const std::string& text, const std::string& file) {
     fail_option("{}:{}:{}: not valid TOML: {}", file, begin.line, begin.column,
                 error.description());
   }
+}
+
+Json config_json(const std::string& text, const std::string& file) {
+  return json_of_table(parse_config(text, file), file);
 }
 
 }  // namespace atl

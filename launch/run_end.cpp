@@ -1,17 +1,14 @@
 #include "launch/run_end.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cctype>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <vector>
 
 #include "base/interrupt.hpp"
 #include "base/log.hpp"
+#include "base/shell_words.hpp"
 #include "engine/training/run_folder.hpp"
 
 namespace atl {
@@ -19,17 +16,6 @@ namespace atl {
 namespace {
 
 std::vector<std::string> g_command_line = {"atoll"};
-
-// As a shell reads one word.
-std::string shell_word(const std::string& text) {
-  const bool plain = std::ranges::all_of(text, [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::strchr("/._-+,:@%=", c) != nullptr;
-  });
-  if (plain && !text.empty()) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 // Open MPI's launcher turns Ctrl-C and SIGTERM into SIGTERM, and a second later into SIGKILL.
 bool may_be_killed_soon(int signal) {
@@ -60,10 +46,10 @@ std::string resume_command(const Transport& transport, const std::filesystem::pa
 std::string resume_launch_command() {
   std::vector<std::string> words;
   for (const std::string& word : g_command_line) {
-    if (word != "--overwrite" && word != "--resume") words.push_back(shell_word(word));
+    if (word != "--overwrite" && word != "--resume") words.push_back(word);
   }
   words.emplace_back("--resume");  // the words behind -- are those of train
-  return fmt::format("{}", fmt::join(words, " "));
+  return shell_line(words);
 }
 
 }  // namespace atl

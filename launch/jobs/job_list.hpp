@@ -1,5 +1,5 @@
-// Lists of training jobs: groups of options that are multiplied with seeds and modes, read from TOML
-// or JSON (docs/experiments.md). `atoll jobs` and `atoll schedule` read the same ones.
+// Lists of training jobs: groups of options that are multiplied with seeds and modes, read from
+// TOML or JSON (docs/experiments.md). `atoll jobs` and `atoll schedule` read the same ones.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace atl {
 
-// What a schedule needs to know of a job beside its options. `atoll jobs` takes no notice of it.
+// Needs of a job beside its options, for a schedule. `atoll jobs` takes no notice of them.
 struct JobNeeds {
   double arrival_s = 0;  // after the list's beginning
   int least_ranks = 1;
@@ -31,7 +31,7 @@ struct ListedJob {
   std::map<std::string, std::optional<std::string>> options;  // without value: a flag
   JobNeeds needs;
 
-  std::string title() const;  // "cora, 8 bits, seed 3"
+  std::string title() const;                                             // "cora, 8 bits, seed 3"
   std::filesystem::path folder(const std::filesystem::path& out) const;  // OUT/GROUP/MODE/seed-N
   // That which decides its result: neither the program nor where the run folder is.
   Json identity() const;

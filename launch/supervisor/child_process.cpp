@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -39,16 +38,23 @@ std::vector<std::string> with(const std::vector<std::string>& environment) {
 }
 
 // In the child, between fork and exec: only what may be called there.
-[[noreturn]] void become(char** words, char** environment, pid_t parent, bool quiet) {
+[[noreturn]] void become(char** words, char** environment, pid_t parent,
+                         const ChildSetting& setting) {
   ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) ::_exit(127);
+  if (!setting.outlives) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != parent) ::_exit(127);
+  }
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (quiet) {
-    const int nothing = ::open("/dev/null", O_RDWR);
-    for (const int stream : {0, 1, 2}) ::dup2(nothing, stream);
+  for (const int file : setting.kept) ::fcntl(file, F_SETFD, 0);
+  if (setting.quiet || setting.output >= 0) {
+    const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int output = setting.output >= 0 ? setting.output : nothing;
+    ::dup2(nothing, 0);
+    ::dup2(output, 1);
+    ::dup2(output, 2);
   }
   ::execvpe(words[0], words, environment);
   constexpr const char* kText = "atoll: error: can't run ";
@@ -60,14 +66,13 @@ std::vector<std::string> with(const std::vector<std::string>& environment) {
 
 }  // namespace
 
-ChildProcess::ChildProcess(const std::vector<std::string>& words,
-                           const std::vector<std::string>& environment, bool quiet) {
-  const std::vector<std::string> whole = with(environment);
+ChildProcess::ChildProcess(const std::vector<std::string>& words, const ChildSetting& setting) {
+  const std::vector<std::string> whole = with(setting.environment);
   std::vector<char*> arguments = pointers(words);
   std::vector<char*> variables = pointers(whole);
   const pid_t parent = ::getpid();
   pid_ = ::fork();
-  if (pid_ == 0) become(arguments.data(), variables.data(), parent, quiet);
+  if (pid_ == 0) become(arguments.data(), variables.data(), parent, setting);
   if (pid_ < 0) fail_option("{}: can't start a process: {}", words[0], std::strerror(errno));
   ::setpgid(pid_, pid_);  // whoever of both comes first
 }

@@ -170,8 +170,8 @@ Supervisor::End Supervisor::attempt(int number) {
   }
   const std::vector<std::string> words = words_of_attempt(job_.words, number, job_.snapshot_every);
   ChildProcess job(launcher_command(launcher, job_.program, words),
-                   {fmt::format("{}={}", SupervisorLink::kAddress, address_),
-                    fmt::format("{}={}", SupervisorLink::kKey, key_)});
+                   {.environment = {fmt::format("{}={}", SupervisorLink::kAddress, address_),
+                                    fmt::format("{}={}", SupervisorLink::kKey, key_)}});
   std::string why;
   last_look_ = begin;
   const End end = watch(job, why);
@@ -357,8 +357,7 @@ Supervisor::Probes Supervisor::ask(const std::vector<std::string>& hosts) const 
     words.insert(words.end(), {host, job_.program, "launch-probe", address_, probe_key_, host});
     words.insert(words.end(), ended_keys_.begin(), ended_keys_.end());
     words.insert(words.end(), segments_.begin(), segments_.end());
-    probes.push_back(
-        std::make_unique<ChildProcess>(words, std::vector<std::string>(), /*quiet=*/true));
+    probes.push_back(std::make_unique<ChildProcess>(words, ChildSetting{.quiet = true}));
   }
   return probes;
 }
@@ -396,7 +395,7 @@ void Supervisor::advance_cuts() {
   std::vector<std::string> words{"nice", "-n", "19"};
   words.insert(words.end(), job_.partition_words.begin(), job_.partition_words.end());
   words.push_back(std::to_string(job_.spare_partitions[cuts_begun_++]));
-  cut_ = std::make_unique<ChildProcess>(words, std::vector<std::string>(), /*quiet=*/true);
+  cut_ = std::make_unique<ChildProcess>(words, ChildSetting{.quiet = true});
 }
 
 bool Supervisor::wants_to_regrow() {

@@ -91,7 +91,7 @@ TEST(SupervisorPort, PassesOverWhatNoRankSays) {
 
 TEST(ChildProcess, EndsWithTheCodeOfItsProgram) {
   const auto code_of = [](const Words& words, const Words& environment = {}) {
-    ChildProcess child(words, environment, /*quiet=*/true);
+    ChildProcess child(words, {.environment = environment, .quiet = true});
     while (!child.exit_code()) {
     }
     return *child.exit_code();
@@ -104,7 +104,7 @@ TEST(ChildProcess, EndsWithTheCodeOfItsProgram) {
 }
 
 TEST(ChildProcess, TakesItsGroupWithIt) {
-  ChildProcess child({"sh", "-c", "sleep 100 & wait"}, {}, /*quiet=*/true);
+  ChildProcess child({"sh", "-c", "sleep 100 & wait"}, {.quiet = true});
   EXPECT_FALSE(child.exit_code());
   child.signal_group(SIGKILL);
   while (!child.exit_code()) {
