@@ -24,16 +24,14 @@
 #include "base/error.hpp"
 #include "base/interrupt.hpp"
 #include "base/log.hpp"
-#include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "engine/comm/mpi_library.hpp"
 #include "engine/comm/supervisor_link.hpp"
 #include "engine/comm/transport.hpp"
-#include "engine/exchange/halo_exchange.hpp"
 #include "engine/training/loss_options.hpp"
-#include "engine/training/option_table.hpp"
 #include "launch/command.hpp"
 #include "launch/command_list.hpp"
+#include "launch/command_words.hpp"
 #include "launch/config_file.hpp"
 #include "launch/embed.hpp"
 #include "launch/job_start.hpp"
@@ -63,44 +61,6 @@ int report_error(const CLI::App& program, const LauncherInfo& launcher, const st
   std::fprintf(stderr, "%s: error: %s%s%s\n", program.get_name().c_str(), rank.c_str(),
                printable(message).c_str(), hint.c_str());
   return exit_code;
-}
-
-std::vector<std::string> subcommand_names(const CLI::App& program) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : program.get_subcommands({})) {
-    if (!command->get_group().empty()) names.push_back(command->get_name());  // those for users
-  }
-  return names;
-}
-
-std::vector<std::string> option_names(const CLI::App& command) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  return names;
-}
-
-// CLI11's message, or a better one where an unknown word is the likely cause: a misspelt option is
-// otherwise reported as a missing or surplus argument.
-std::string describe(const CLI::ParseError& error, const CLI::App& program) {
-  const CLI::App* selected = selected_command(const_cast<CLI::App&>(program));
-  const CLI::App& command = selected == nullptr ? program : *selected;
-  for (const std::string& word : command.remaining()) {
-    if (word == "--") break;  // behind it stands what is no option
-    if (word.starts_with("-")) {
-      const std::string option = word.substr(0, word.find('='));
-      return fmt::format("unknown option '{}'{}", option,
-                         did_you_mean(option, option_names(command)));
-    }
-    const std::vector<std::string> names = subcommand_names(command);
-    if (!names.empty()) {
-      return fmt::format("unknown subcommand '{}'{}; use one of {}", word,
-                         did_you_mean(word, names), fmt::join(names, ", "));
-    }
-    return fmt::format("unexpected argument '{}'", word);
-  }
-  return error.what();
 }
 
 std::string where_to_read_on(CLI::App& program) {
@@ -175,26 +135,6 @@ void declare(CLI::App& program, Manner& manner) {
   add_help_all(program, manner.help_all);
 }
 
-// Adds options that follow from those given. --bits without --exchange means a mode that takes it,
-// and each mode has a width of its own unless --bits is there.
-void complete_options(CLI::App& program) {
-  CLI::App* command = selected_command(program);
-  if (command == nullptr) return;
-  take_options_of_run(*command);
-  CLI::Option* bits = command->get_option_no_throw("--bits");
-  CLI::Option* exchange = command->get_option_no_throw("--exchange");
-  if (bits == nullptr || exchange == nullptr) return;
-  if (!exchange->empty() && bits->empty()) {
-    const ExchangeMode* mode = find_exchange_mode(exchange->results().back());
-    if (mode == nullptr || !mode->takes_bits()) return;
-    bits->add_result(mode->usual_bits);
-    bits->run_callback();
-  }
-  if (bits->empty() || !exchange->empty()) return;
-  exchange->add_result(kModeOfBits);
-  exchange->run_callback();
-}
-
 std::string help_of(const CLI::App& program, const Manner& manner) {
   const CLI::App* command = selected_command(const_cast<CLI::App&>(program));
   const std::string screen = command == nullptr || manner.help_all ? "" : short_help(*command);
@@ -249,33 +189,6 @@ std::string name_of(const char* path, const Extensions& extensions) {
                         !extensions.functions.empty();
   const bool own = path != nullptr && extended;
   return own ? printable(std::filesystem::path(path).filename().string()) : "atoll";
-}
-
-// The words that may follow a flag which may also stand alone, and its value then.
-struct BareFlag {
-  std::string flag;
-  std::string value;
-  std::vector<std::string> words;
-};
-std::vector<BareFlag> bare_flags() {
-  std::vector<BareFlag> flags;
-  for (const Option<TrainOptions>& row : train_options()) {
-    if (row.bare.empty()) continue;
-    flags.push_back(
-        {"--" + row.name, row.bare, std::get<Option<TrainOptions>::Word>(row.value).words});
-  }
-  return flags;
-}
-
-// CLI11 would take the word behind a flag for its value, whatever it is.
-void complete_bare_flags(std::vector<std::string>& words) {
-  for (const BareFlag& bare : bare_flags()) {
-    for (std::size_t i = 0; i < words.size(); ++i) {
-      if (words[i] != bare.flag) continue;
-      const bool alone = i + 1 == words.size() || std::ranges::count(bare.words, words[i + 1]) == 0;
-      if (alone) words[i] += "=" + bare.value;
-    }
-  }
 }
 
 // `atoll help train` is `atoll train --help`, and nothing at all asks for help, too. As CLI11 wants

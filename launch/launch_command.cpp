@@ -12,8 +12,8 @@
 #include "engine/comm/mpi_library.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
-#include "launch/config_file.hpp"
 #include "launch/supervisor/supervisor.hpp"
+#include "launch/train_check.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 
@@ -47,47 +47,24 @@ std::vector<std::string> partition_words_of(const CLI::App& train) {
   return words;
 }
 
-// Reads the words behind -- as `atoll train` would, so that what is wrong with them is said before
-// anything is started.
+// Reads the words behind --, so that what is wrong with them is said before anything is started.
 Training check_training(const std::vector<std::string>& words) {
   if (words.front() != "train") {
     fail_option("launch: '{}' behind --: allowed is train with its options", words.front());
   }
-  CLI::App program;
-  program.option_defaults()->always_capture_default();
-  add_train_command(program);
-  add_config_option(program);
-  CLI::App* const train = program.get_subcommand("train");
-  // Before train itself would begin.
-  program.parse_complete_callback([train] {
-    take_options_of_run(*train);
-    throw CLI::RuntimeError(0);
-  });
-  try {
-    std::vector<std::string> last_first(words.rbegin(), words.rend());
-    program.parse(last_first);
-  } catch (const CLI::RuntimeError&) {  // all is well
-  } catch (const CLI::Success&) {
-    fail_option("launch: --help or --version behind --; ask 'atoll train --help' instead");
-  } catch (const CLI::ParseError& error) {
-    std::string unknown;
-    for (const std::string& word : train->remaining()) unknown += " '" + word + "'";
-    fail_option("launch: behind --: {}{}", unknown.empty() ? "" : "unknown to train:",
-                unknown.empty() ? error.what() : unknown);
-  }
-  const auto run_dir = train->get_option("--run-dir")->as<std::string>();
+  const CheckedTraining train(words, "launch: behind --");
+  const std::string run_dir = train.value("--run-dir");
   if (run_dir.empty() || run_dir == kNoRunDir) {
     fail_option(
         "launch: the training needs --run-dir FOLDER behind --, so that every attempt goes on with "
         "the same run");
   }
-  const auto transport = train->get_option("--transport")->as<std::string>();
-  if (transport == "local") {
+  if (train.value("--transport") == "local") {
     fail_option(
         "launch: --transport local behind --: ranks are processes here; allowed are auto, "
         "mpi, nccl");
   }
-  return {run_dir, !train->get_option("--plan")->empty(), partition_words_of(*train)};
+  return {run_dir, train.is_given("--plan"), partition_words_of(train.command())};
 }
 
 // Prepares the cuts of --spare-partitions, as far as the job could come to need them.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <memory>
 
 #include "base/duration.hpp"
@@ -202,10 +203,15 @@ std::unique_ptr<EpochQuestions> ask_after_epochs(Transport& transport,
   return questions;
 }
 
+// Throws for what is wrong with the options by themselves.
+void check_train(const TrainArguments& arguments, const CLI::App& command) {
+  require_sense(arguments, config_file_of(command));
+  arguments.flags.resolve();
+}
+
 // Returns the exit code.
 int run_train(const TrainArguments& arguments, CLI::App& command) {
-  require_sense(arguments, config_file_of(command));
-  arguments.flags.resolve();  // what is wrong with it is known before any rank starts
+  check_train(arguments, command);  // before any rank starts
   require_node_per_rank(arguments.flags.transport, arguments.flags.dataset);
   const CLI::Option* file = command.get_option("--model-file");
   const std::string model_file =
@@ -260,9 +266,10 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
   return signal == 0 ? 0 : 128 + signal;  // what shells expect of a program that a signal has ended
 }
 
-}  // namespace
+using Run = std::function<void(const TrainArguments&, CLI::App&)>;
 
-void add_train_command(CLI::App& app) {
+// run: what the command does once its options are read.
+void declare_train(CLI::App& app, const Run& run) {
   CLI::App* command =
       app.add_subcommand("train", "Train a model on the whole graph, over all ranks of the job");
   command->footer(
@@ -344,10 +351,18 @@ void add_train_command(CLI::App& app) {
                    "slower; 0: trust it")
       ->check(non_negative_number())
       ->group("Machine");
-  command->callback([command, arguments] {
-    const int exit_code = run_train(*arguments, *command);
+  command->callback([command, arguments, run] { run(*arguments, *command); });
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  declare_train(app, [](const TrainArguments& arguments, CLI::App& command) {
+    const int exit_code = run_train(arguments, command);
     if (exit_code != 0) throw CLI::RuntimeError(exit_code);
   });
 }
+
+void add_train_check(CLI::App& app) { declare_train(app, check_train); }
 
 }  // namespace atl

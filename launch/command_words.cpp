@@ -1,0 +1,99 @@
+#include "launch/command_words.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/suggest.hpp"
+#include "engine/exchange/halo_exchange.hpp"
+#include "engine/training/option_table.hpp"
+#include "launch/config_file.hpp"
+
+namespace atl {
+
+namespace {
+
+std::vector<std::string> subcommand_names(const CLI::App& program) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : program.get_subcommands({})) {
+    if (!command->get_group().empty()) names.push_back(command->get_name());  // those for users
+  }
+  return names;
+}
+
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// The words that may follow a flag which may also stand alone, and its value then.
+struct BareFlag {
+  std::string flag;
+  std::string value;
+  std::vector<std::string> words;
+};
+std::vector<BareFlag> bare_flags() {
+  std::vector<BareFlag> flags;
+  for (const Option<TrainOptions>& row : train_options()) {
+    if (row.bare.empty()) continue;
+    flags.push_back(
+        {"--" + row.name, row.bare, std::get<Option<TrainOptions>::Word>(row.value).words});
+  }
+  return flags;
+}
+
+}  // namespace
+
+void complete_bare_flags(std::vector<std::string>& words) {
+  for (const BareFlag& bare : bare_flags()) {
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (words[i] != bare.flag) continue;
+      const bool alone = i + 1 == words.size() || std::ranges::count(bare.words, words[i + 1]) == 0;
+      if (alone) words[i] += "=" + bare.value;
+    }
+  }
+}
+
+void complete_options(CLI::App& program) {
+  CLI::App* command = selected_command(program);
+  if (command == nullptr) return;
+  take_options_of_run(*command);
+  CLI::Option* bits = command->get_option_no_throw("--bits");
+  CLI::Option* exchange = command->get_option_no_throw("--exchange");
+  if (bits == nullptr || exchange == nullptr) return;
+  if (!exchange->empty() && bits->empty()) {
+    const ExchangeMode* mode = find_exchange_mode(exchange->results().back());
+    if (mode == nullptr || !mode->takes_bits()) return;
+    bits->add_result(mode->usual_bits);
+    bits->run_callback();
+  }
+  if (bits->empty() || !exchange->empty()) return;
+  exchange->add_result(kModeOfBits);
+  exchange->run_callback();
+}
+
+std::string describe(const CLI::ParseError& error, const CLI::App& program) {
+  const CLI::App* selected = selected_command(const_cast<CLI::App&>(program));
+  const CLI::App& command = selected == nullptr ? program : *selected;
+  for (const std::string& word : command.remaining()) {
+    if (word == "--") break;  // behind it stands what is no option
+    if (word.starts_with("-")) {
+      const std::string option = word.substr(0, word.find('='));
+      return fmt::format("unknown option '{}'{}", option,
+                         did_you_mean(option, option_names(command)));
+    }
+    const std::vector<std::string> names = subcommand_names(command);
+    if (!names.empty()) {
+      return fmt::format("unknown subcommand '{}'{}; use one of {}", word,
+                         did_you_mean(word, names), fmt::join(names, ", "));
+    }
+    return fmt::format("unexpected argument '{}'", word);
+  }
+  return error.what();
+}
+
+}  // namespace atl

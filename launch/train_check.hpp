@@ -1,0 +1,28 @@
+// The words of a training read as `atoll train` reads them, without training: what is wrong with
+// them is said before anything is started.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace atl {
+
+class CheckedTraining {
+ public:
+  // words: "train" and what follows it. Throws Error{kOption} for words that train refuses by
+  // themselves; its message begins with `place`.
+  CheckedTraining(const std::vector<std::string>& words, const std::string& place);
+
+  // `option` with its dashes, or "dataset".
+  bool is_given(const std::string& option) const;
+  std::string value(const std::string& option) const;  // that by default where it isn't given
+  const CLI::App& command() const { return *command_; }
+
+ private:
+  std::unique_ptr<CLI::App> program_;
+  CLI::App* command_;
+};
+
+}  // namespace atl
