@@ -2,6 +2,7 @@
 """Warm starts and replay on a graph that grows: epochs, average performance and forgetting.
 
     sequence.py make ARXIV/raw FOLDER [--seed 1]
+    sequence.py drift FOLDER [--seed 1] [--turn 15]
     sequence.py run ATOLL FOLDER RESULTS.jsonl [--methods joint,new-only,...] [--shares .01,.05] [--seeds 5]
     sequence.py warm ATOLL FOLDER RESULTS.jsonl [--seeds 5]
     sequence.py table RESULTS.jsonl
@@ -9,6 +10,9 @@
 make  writes FOLDER/step-1 to step-7: ogbn-arxiv as it was at the end of 2014, 2015, ..., 2020. Nodes are
       numbered by year, so that ids stay when the graph grows; edges are undirected. Of the nodes of each
       year 60 % are for training, 10 % for validation, 30 % for the test, drawn with the seed.
+drift writes seven steps of a generated graph whose classes drift: features of a class turn, by an angle
+      per step, towards those of the next class; at 15 degrees those of step 7 are what the next class had
+      in step 1. Neighbours are mostly of the same class, half of them of the same step.
 run   trains each method on all steps in turn. joint: from the beginning, with the labels of all training
       nodes; the others begin with the model of the step before (--warm-start). new-only, random, degree,
       cover, cover+match: with the labels of new nodes and of a buffer (--replay), whose size is a share
@@ -16,7 +20,8 @@ run   trains each method on all steps in turn. joint: from the beginning, with t
 warm  trains each step with the labels of all training nodes, from the beginning (cold) and with
       --warm-start of the step before, and finds how many epochs each of them takes until the best
       valid accuracy of the cold run. Epoch 0 is the model of the step before, as it is.
-table prints both results as Markdown: means over the seeds, with the standard deviation.
+table prints both results as Markdown: means over the seeds with 95 % intervals (Student's t), and what
+      each buffer has over a random one of the same size, seed by seed.
 
 A line of RESULTS is one run of a sequence, or one step of `warm`; what is there already is not run
 again, so the command may be interrupted and called again with more seeds. Options of training
@@ -32,6 +37,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import intervals
 
 METHODS = {
     "joint": None,
@@ -57,21 +64,57 @@ def make(options):
     order = numpy.argsort(year, kind="stable")
     number = numpy.empty(len(order), numpy.int64)
     number[order] = numpy.arange(len(order))
-    edges = number[table("edge")]
-    features, labels = table("node-feat")[order], table("node-label")[order, 0]
-    split = numpy.empty(len(order), numpy.uint8)
+    write_steps(options, [f"arxiv-{one}" for one in YEARS], year[order] - YEARS[0], number[table("edge")],
+                table("node-feat")[order], table("node-label")[order, 0])
+
+
+def make_drift(options):
+    import numpy
+
     random = numpy.random.default_rng(options.seed)
-    for one in YEARS:
-        nodes = random.permutation(numpy.flatnonzero(year[order] == one))
+    step = numpy.repeat(numpy.arange(len(YEARS)), options.nodes)
+    labels = random.integers(options.classes, size=len(step))
+    # An orthogonal direction for each class, so that turning one class towards the next is a rotation.
+    directions = numpy.linalg.qr(random.normal(size=(options.features, options.classes)))[0].T
+    angle = numpy.radians(options.turn) * step[:, None]
+    means = (numpy.cos(angle) * directions[labels]
+             + numpy.sin(angle) * directions[(labels + 1) % options.classes])
+    noise = random.normal(size=means.shape) / numpy.sqrt(options.features)
+    features = (means + options.noise * noise).astype(numpy.float32)
+    by_class = [numpy.flatnonzero(labels == one) for one in range(options.classes)]
+    edges = []
+    for one in range(len(YEARS)):
+        end = (one + 1) * options.nodes
+        nodes = numpy.repeat(numpy.arange(one * options.nodes, end), options.degree // 2)
+        # Half of the neighbours are of the same step, half of any up to it.
+        first = numpy.where(random.random(len(nodes)) < .5, one * options.nodes, 0)
+        others = random.integers(first, end)
+        for label, members in enumerate(by_class):
+            alike = (labels[nodes] == label) & (random.random(len(nodes)) < options.homophily)
+            least, most = numpy.searchsorted(members, first[alike]), numpy.searchsorted(members, end)
+            others[alike] = members[random.integers(least, most)]
+        edges.append(numpy.stack([nodes, others], axis=1))
+    write_steps(options, [f"drift-{one + 1}" for one in range(len(YEARS))], step,
+                numpy.concatenate(edges), features, labels)
+
+
+def write_steps(options, names, step_of, edges, features, labels):
+    """A dataset per step: of the nodes up to it, which are ordered by step, and the edges between them."""
+    import numpy
+
+    split = numpy.empty(len(step_of), numpy.uint8)
+    random = numpy.random.default_rng(options.seed)
+    for step in range(len(names)):
+        nodes = random.permutation(numpy.flatnonzero(step_of == step))
         split[nodes] = 2
         split[nodes[:len(nodes) * 6 // 10]] = 0
         split[nodes[len(nodes) * 6 // 10:len(nodes) * 7 // 10]] = 1
-    for step, one in enumerate(YEARS, 1):
-        nodes = int((year <= one).sum())
+    for step, name in enumerate(names):
+        nodes = int((step_of <= step).sum())
         inside = edges[(edges < nodes).all(axis=1)]
         both = numpy.unique(numpy.concatenate([inside, inside[:, ::-1]]), axis=0)
         both = both[both[:, 0] != both[:, 1]]
-        folder = pathlib.Path(options.folder) / f"step-{step}"
+        folder = pathlib.Path(options.folder) / f"step-{step + 1}"
         folder.mkdir(parents=True)
         counts = numpy.bincount(both[:, 0], minlength=nodes)
         numpy.save(folder / "row_ptr.npy", numpy.concatenate([[0], counts.cumsum()]).astype(numpy.int64))
@@ -79,7 +122,7 @@ def make(options):
         numpy.save(folder / "features.npy", numpy.ascontiguousarray(features[:nodes]))
         numpy.save(folder / "labels.npy", labels[:nodes].astype(numpy.int32))
         numpy.save(folder / "split.npy", split[:nodes])
-        (folder / "dataset.json").write_text(json.dumps({"name": f"arxiv-{one}", "directed": False}))
+        (folder / "dataset.json").write_text(json.dumps({"name": name, "directed": False}))
         print(f"{folder}: {nodes} nodes, {len(both) // 2} edges, {(split[:nodes] == 0).sum()} for training")
 
 
@@ -203,8 +246,19 @@ def fill(options):
 
 
 def spread(values, form=".4f"):
+    """The mean and half the width of its 95 % interval."""
     text = f"{statistics.mean(values):{form}}"
-    return text if len(values) == 1 else f"{text} ± {statistics.stdev(values):{form.lstrip('+')}}"
+    return text if len(values) == 1 else f"{text} ± {intervals.half_width(values):{form.lstrip('+')}}"
+
+
+def above_random(cells, method, share):
+    """What a buffer has over a random one of its size, seed by seed: AP and AF."""
+    if method == "random" or not share or ("random", share) not in cells:
+        return ["-", "-"]
+    random = {line["seed"]: line for line in cells["random", share]}
+    pairs = [(line, random[line["seed"]]) for line in cells[method, share] if line["seed"] in random]
+    return [spread([line[key] - other[key] for line, other in pairs], "+.4f") if pairs else "-"
+            for key in ("ap", "af")]
 
 
 def print_table(options):
@@ -215,10 +269,12 @@ def print_table(options):
         if "method" in line:
             cells.setdefault((line["method"], line["share"]), []).append(line)
     if cells:
-        print("| method | buffer | seeds | average performance | forgetting |\n|---|---|---|---|---|")
+        print("| method | buffer | seeds | average performance | forgetting | AP - random | AF - random |\n"
+              "|---|---|---|---|---|---|---|")
     for (method, share), found in cells.items():
         print(f"| {method} | {f'{100 * share:g} %' if share else '-'} | {len(found)} | "
-              f"{spread([line['ap'] for line in found])} | {spread([line['af'] for line in found], '+.4f')} |")
+              f"{spread([line['ap'] for line in found])} | {spread([line['af'] for line in found], '+.4f')} | "
+              + " | ".join(above_random(cells, method, share)) + " |")
     steps = {}
     for line in lines:
         if "step" in line:
@@ -257,12 +313,21 @@ def main():
             filler.add_argument("--methods", default=",".join(METHODS), help="(default %(default)s)")
             filler.add_argument("--shares", default=".01,.05",
                                 help="of the old training nodes in the buffer (default %(default)s)")
+    drift = commands.add_parser("drift", help="write the datasets of a generated graph that drifts")
+    drift.add_argument("folder")
+    for name, value, text in (("seed", 1, "of graph and split"), ("nodes", 4000, "new ones of each step"),
+                              ("classes", 8, ""), ("features", 32, "columns, at least one per class"),
+                              ("degree", 10, "mean number of neighbours that new nodes come with"),
+                              ("homophily", .6, "share of neighbours that are drawn from the same class"),
+                              ("turn", 15., "degrees per step"), ("noise", 3., "length of the noise of features")):
+        drift.add_argument("--" + name, type=type(value), default=value,
+                           help=text + (" " if text else "") + "(default %(default)s)")
     commands.add_parser("table", help="print the results").add_argument("results")
     words = sys.argv[1:]
     train = words[words.index("--") + 1:] if "--" in words else TRAIN
     options = parser.parse_args(words[:words.index("--")] if "--" in words else words)
     options.train = train
-    {"make": make, "run": fill, "warm": fill, "table": print_table}[options.command](options)
+    {"make": make, "drift": make_drift, "run": fill, "warm": fill, "table": print_table}[options.command](options)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import tempfile
 import types
 import unittest
 
+import intervals
 import sequence
 
 
@@ -30,26 +31,37 @@ class SequenceTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             results = pathlib.Path(folder) / "results.jsonl"
             options = types.SimpleNamespace(command="run", results=str(results), seeds=1, steps=2,
-                                            methods="joint,random", shares=".01,.05", train=["x"])
+                                            methods="joint,random,cover", shares=".01,.05", train=["x"])
             runs = []
 
             def run(_, method, share, seed):
                 runs.append((method, share, seed))
-                return [[.5], [.25, .75]]
+                # Seed 1: a cover is .25 better than a random buffer; seed 2: .125.
+                better = (.25 if seed == 1 else .125) if method == "cover" else 0
+                return [[.5], [.25, .5 + better]]
 
             kept, sequence.run_sequence = sequence.run_sequence, run
             self.addCleanup(setattr, sequence, "run_sequence", kept)
             with contextlib.redirect_stdout(io.StringIO()) as said:
                 sequence.fill(options)
-                self.assertEqual(runs, [("joint", 0., 1), ("random", .01, 1), ("random", .05, 1)])
+                self.assertEqual(runs, [("joint", 0., 1), ("random", .01, 1), ("random", .05, 1),
+                                        ("cover", .01, 1), ("cover", .05, 1)])
                 sequence.fill(options)
-                self.assertEqual(len(runs), 3)
+                self.assertEqual(len(runs), 5)
                 options.seeds = 2
                 sequence.fill(options)
-                self.assertEqual(len(runs), 6)
+                self.assertEqual(len(runs), 10)
                 sequence.print_table(options)
-            self.assertIn("| random | 5 % | 2 | 0.5000 ± 0.0000 | -0.2500 ± 0.0000 |", said.getvalue())
-            self.assertEqual(len([json.loads(line) for line in results.read_text().splitlines()]), 6)
+            self.assertIn("| random | 5 % | 2 | 0.3750 ± 0.0000 | -0.2500 ± 0.0000 | - | - |", said.getvalue())
+            # Means .09375 of (.125, .0625) with t(1) = 12.706 times .0625 / 2 around them.
+            self.assertIn("| cover | 5 % | 2 | 0.4688 ± 0.3971 | -0.2500 ± 0.0000 | +0.0938 ± 0.3971 "
+                          "| +0.0000 ± 0.0000 |", said.getvalue())
+            self.assertEqual(len([json.loads(line) for line in results.read_text().splitlines()]), 10)
+
+    def test_quantiles_of_student(self):
+        for nu, quantile in ((1, 12.70620), (2, 4.30265), (4, 2.77645), (9, 2.26216), (30, 2.04227)):
+            self.assertAlmostEqual(intervals.student_t(nu), quantile, delta=1e-5 * quantile)
+        self.assertAlmostEqual(intervals.student_t(4, .99), 4.60409, places=4)
 
 
 if __name__ == "__main__":
