@@ -33,6 +33,10 @@ bool Judge::prefers(const Metrics& metrics, const Metrics& to) const {
   return std::isnan(score(to)) || score(metrics) > score(to);
 }
 
+bool Judge::reaches(const Metrics& metrics, double target) const {
+  return score(metrics) >= (lower_is_better(metric_) ? -target : target);
+}
+
 std::string Judge::in_words() const {
   switch (by_) {
     case By::kValid:

@@ -17,6 +17,9 @@ class Judge {
   double score(const Metrics& metrics) const;
   // An epoch that can't be judged is worse than any other, and the last of these counts.
   bool prefers(const Metrics& metrics, const Metrics& to) const;
+  // Whether the metric is as good as `target`, a number in its units; false of what can't be
+  // judged.
+  bool reaches(const Metrics& metrics, double target) const;
 
   // "valid accuracy"
   std::string in_words() const;

@@ -420,6 +420,11 @@ Table machine_options() {
        .group = "Results",
        .help = "Stop after K evaluations without a better valid metric; 0: never",
        .value = TrainRow::at_least(ATOLL_FIELD(patience), 0)},
+      {.name = "target",
+       .group = "Results",
+       .help = "Stop after the first evaluation whose valid metric is so good, e.g. 0.75; none: "
+               "never",
+       .value = TrainRow::written(ATOLL_FIELD(target), parse_target)},
   };
 }
 

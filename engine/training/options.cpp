@@ -265,6 +265,10 @@ void check_options(const TrainOptions& options) {
     fail_option("--patience {}: needs evaluations; --eval-every must be at least 1",
                 options.patience);
   }
+  if (options.target.score && options.eval_every == 0) {
+    fail_option("--target {}: needs evaluations; --eval-every must be at least 1",
+                to_string(options.target));
+  }
 }
 
 }  // namespace atl

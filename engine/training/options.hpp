@@ -13,6 +13,7 @@
 #include "engine/training/loss_options.hpp"
 #include "engine/training/replay_options.hpp"
 #include "engine/training/sequence.hpp"
+#include "engine/training/target_score.hpp"
 #include "kernels/kernel_choices.hpp"
 #include "partition/sum_route.hpp"
 
@@ -65,6 +66,7 @@ struct TrainOptions {
   int eval_every = 1;        // 0: only at the end
   std::string sequence;      // see parse_sequence(); empty: nodes are not measured by their ids
   int patience = 0;          // evaluations without a better valid metric before stopping; 0: never
+  TargetScore target;        // the valid metric that ends the run
   int checkpoint_every = 0;  // epochs; 0: by time
   double checkpoint_seconds = 600;  // 0: by epochs; neither: no checkpoints
   int snapshot_every = 0;           // epochs, see Snapshots; 0: none

@@ -81,6 +81,10 @@ class Run {
       fail_option("{}: {}; allowed is the number of an epoch", options_.first_phase_option(),
                   judge_.undefined());
     }
+    if (options_.target.score && !judge_.reason().empty()) {
+      fail_option("--target {}: {}; allowed is none", to_string(options_.target),
+                  judge_.undefined());
+    }
     if (!options_.warm_start.empty()) {
       fingerprint_[kWarmStart] = warm_start_checksum(options_.warm_start, transport_);
     }
@@ -263,7 +267,13 @@ class Run {
   bool may_switch() const {
     return options_.first_phase_end().by_accuracy && trainer().last_before_switch() == 0;
   }
+  // The best score is the first one that reached it: no epoch followed.
+  bool target_reached() const {
+    return options_.target.score && best_.epoch > 0 &&
+           judge_.reaches(best_.metrics, *options_.target.score);
+  }
   bool stopped_early() const {
+    if (target_reached()) return true;
     return options_.patience > 0 && !may_switch() && best_.evaluations_since >= options_.patience;
   }
 
@@ -484,6 +494,9 @@ class Run {
                     {"diverged", has_diverged()},
                     {"best_epoch", best_.epoch},
                     {"chosen_by", judge_.in_words()}};
+    if (options_.target.score) {
+      summary["target_reached"] = target_reached() ? Json(best_.epoch) : Json();
+    }
     summary.update(result_json(trainer(), best_.metrics));
     Json floats = Json::array();
     for (const LayerMessages& messages : trainer().network().layer_messages()) {

@@ -448,7 +448,7 @@ class Run:
 
     @property
     def status(self):
-        """"finished"; "patience" if that has ended it early; "max-time" if --max-time has;
+        """"finished"; "patience" or "target" if that has ended it early; "max-time" if --max-time has;
         "stopped" if the progress function has, by False; or "interrupted", while it has no result:
         resume() continues."""
         summary = self.summary
@@ -456,12 +456,17 @@ class Run:
             return "interrupted"
         if summary.get("stopped_by"):
             return {"progress": "stopped"}.get(summary["stopped_by"], str(summary["stopped_by"]))
-        early = self._config("patience") and summary["epochs"] < (self._config("epochs") or 0)
-        return "patience" if early else "finished"
+        if summary["epochs"] >= (self._config("epochs") or 0):
+            return "finished"
+        if summary.get("target_reached"):
+            return "target"
+        return "patience" if self._config("patience") else "finished"
 
     @property
     def ending(self):
         """Why the run has ended before its last epoch, as a sentence, or None."""
+        if self.status == "target":
+            return f"ended by target {self._config('target')} at epoch {self.summary['epochs']}"
         if self.status != "patience":
             return None
         return (f"ended by patience after epoch {self.summary['epochs']}: no better validation "
@@ -492,6 +497,10 @@ class Run:
         if self.status == "patience" and patience == self._config("patience"):
             return (f"{self.ending}; more epochs change nothing. resume(patience=...) with a "
                     "larger number, or 0 for none, continues")
+        target = options.get("target", self._config("target"))
+        if self.status == "target" and str(target) == str(self._config("target")):
+            return (f"{self.ending}; more epochs change nothing. resume(target=...) with a better "
+                    "score, or \"none\", continues")
         if epochs is not None and epochs <= summary["epochs"]:
             return (f"the run has done its {summary['epochs']} epochs; resume(epochs=...) with a "
                     "larger number makes it longer")
@@ -676,6 +685,7 @@ class Run:
             value = summary.get(name)
             return "-" if value is None else f"{value:.4f}"
         return (f"Run({self._path!r}: {summary['model']} on {summary['dataset']}, "
-                f"{summary['epochs']} epochs{' (patience)' if self.status == 'patience' else ''}, "
+                f"{summary['epochs']} epochs"
+                f"{f' ({self.status})' if self.status in ('patience', 'target') else ''}, "
                 f"best {summary['best_epoch']}, {summary['metric']} "
                 f"valid {shown('valid')} test {shown('test')})")

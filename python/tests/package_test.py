@@ -577,6 +577,21 @@ class TrainTest(WorkFolder):
         with self.assertWarnsRegex(UserWarning, f"has done its {done + 4} epochs"):
             run.resume()
 
+    def test_a_target_is_said(self):
+        whole = atoll.train(self.dataset, **{**QUICK, "epochs": 40})
+        wanted = float(np.max(whole.metrics["valid"]))
+        first = int(np.argmax(np.asarray(whole.metrics["valid"]) >= wanted)) + 1
+        run = atoll.train(self.dataset, run_dir="run", target=wanted, **{**QUICK, "epochs": 500})
+        self.assertEqual((run.epochs, run.summary["target_reached"]), (first, first))
+        self.assertEqual(run.status, "target")
+        self.assertEqual(run.ending, f"ended by target {wanted} at epoch {first}")
+        self.assertIn("(target)", repr(run))
+        with self.assertWarnsRegex(UserWarning, "by target .* change nothing"):
+            self.assertEqual(run.resume(epochs=600).epochs, first)
+        run = run.resume(epochs=first + 3, target="none", progress=None)
+        self.assertEqual((run.epochs, run.status), (first + 3, "finished"))
+        self.assertNotIn("target_reached", run.summary)
+
     def test_several_seeds_give_mean_and_deviation(self):
         runs = atoll.train(self.dataset, seeds=range(3), run_dir="runs", **QUICK)
         self.assertEqual(sorted(os.listdir("runs")), ["seed-0", "seed-1", "seed-2"])

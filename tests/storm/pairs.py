@@ -42,7 +42,7 @@ VALUES = {
     "tf32": ("off", "on"), "imbalance": ("0.03", "0.25"), "timeout": ("50", "60"),
     "features": ("trained:4", "trained:8"), "model-file": ("model.toml", "model-2.toml"),
     "warm-start": ("run", "run-2"), "replay": ("50", "all"), "replay-from": ("100", "200"),
-    "sequence": ("100,200", "100"),
+    "sequence": ("100,200", "100"), "target": ("0.98", "0.99"),
     "init": ("run/model.safetensors", "run-2/model.safetensors"),
     "parameter-groups": ("weight: lr=0.1", "weight: lr=0.2"), "hits-at": ("10", "20"),
     "class-weights": (None, "balanced"), "memory": ("1GiB", "2GiB"),

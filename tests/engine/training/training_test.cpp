@@ -1,5 +1,6 @@
 // Whole runs on small graphs: the same numbers whatever the number of ranks, the schedule, and
 // whether the run was interrupted.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -212,6 +213,68 @@ TEST(Training, StopsEarlyAlsoAcrossAResume) {
   };
   EXPECT_EQ(epochs_of("whole", {50}), 5);
   EXPECT_EQ(epochs_of("parts", {3, 50}), 5);
+}
+
+// By the lines of a run that had all its epochs: the first one that is good enough is the last one.
+TEST(Training, EndsWithTheFirstEvaluationThatReachesItsTarget) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, false);
+  TrainOptions options = small_options();
+  options.optimizer.epochs = 20;
+  options.eval_every = 2;
+  options.checkpoint_every = 1;
+  for (const char* metric : {"accuracy", "log-loss"}) {
+    options.loss.metric = metric;
+    options.start = RunStart::kFresh;
+    options.target = {};
+    options.run_dir = dir.path() / metric;
+    train_in_folder(2, dataset, options);
+    const std::vector<Json> lines = metrics_of(options.run_dir);
+    const bool lower = std::string(metric) == "log-loss";
+    const auto valid = [&](int epoch) {
+      return lines.at(static_cast<std::size_t>(epoch - 1)).at("valid").get<double>();
+    };
+    // Two scores that the run came to, one after the other.
+    std::vector<int> better = {2};
+    for (int epoch = 4; epoch <= 20; epoch += 2) {
+      const double best = valid(better.back());
+      if (lower ? valid(epoch) < best : valid(epoch) > best) better.push_back(epoch);
+    }
+    ASSERT_GE(better.size(), 3U) << metric;
+    options.run_dir += "-target";
+    for (const int epoch : {better[1], better[2], 0}) {
+      options.target = {epoch > 0 ? valid(epoch) : lower ? -1.0 : 2.0};
+      train_in_folder(2, dataset, options);
+      const Json summary = read_json(options.run_dir / "summary.json");
+      EXPECT_EQ(summary.at("epochs"), epoch > 0 ? epoch : 20) << metric;
+      EXPECT_EQ(summary.at("target_reached"), epoch > 0 ? Json(epoch) : Json()) << metric;
+      EXPECT_TRUE(summary.at("stopped_by").is_null());
+      // Another target is no other run.
+      options.start = RunStart::kResume;
+    }
+    EXPECT_EQ(metrics_of(options.run_dir).size(), lines.size());
+    // One that was reached is reached at once.
+    options.target = {lower ? 1e9 : -1e9};
+    options.optimizer.epochs = 30;
+    train_in_folder(2, dataset, options);
+    EXPECT_EQ(read_json(options.run_dir / "summary.json").at("epochs"), 20) << metric;
+  }
+}
+
+TEST(Training, TargetsAreScores) {
+  EXPECT_EQ(to_string(parse_target("none")), "none");
+  EXPECT_EQ(to_string(parse_target("-0.25")), "-0.25");
+  EXPECT_EQ(parse_target("1e-2").score, 0.01);
+  for (const char* text : {"", "high", "0.5x", "nan", "inf", "0,5"}) {
+    EXPECT_THAT(thrown_error([&] { parse_target(text); }).what(),
+                ::testing::HasSubstr(std::string("--target ") + text));
+  }
+  TrainOptions options = small_options();
+  options.target = {0.5};
+  EXPECT_NO_THROW(check_options(options));
+  options.eval_every = 0;
+  EXPECT_THAT(thrown_error([&] { check_options(options); }).what(),
+              ::testing::HasSubstr("--target 0.5: needs evaluations"));
 }
 
 // Multi-label and binary sets: loss and metric do not depend on the number of ranks.
