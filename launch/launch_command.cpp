@@ -251,6 +251,11 @@ void add_launch_command(CLI::App& app) {
                    "never")
       ->check(duration())
       ->group("Failures");
+  command
+      ->add_option("--events", job.events,
+                   "File that gets the lines of RUN/events.jsonl, too, from the first moment on; "
+                   "locked meanwhile")
+      ->group("Failures");
   command->callback([arguments] {
     const int code = run_launch(*arguments);
     if (code != 0) throw CLI::RuntimeError(code);

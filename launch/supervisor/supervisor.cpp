@@ -1,20 +1,24 @@
 #include "launch/supervisor/supervisor.hpp"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <limits>
 #include <memory>
 
 #include "base/error.hpp"
+#include "base/file_lock.hpp"
 #include "base/files.hpp"
 #include "base/host.hpp"
 #include "base/log.hpp"
@@ -56,6 +60,17 @@ bool is_here(const std::string& host) { return host == "localhost" || host == ho
 
 std::string now_text() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+// SupervisedJob::events, open and locked; none if it is empty.
+Descriptor open_events(const fs::path& path) {
+  if (path.empty()) return {};
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!file) fail_option("--events {}: can't be written: {}", path.string(), std::strerror(errno));
+  if (try_lock(file.get()) == LockResult::kHeld) {
+    fail_option("--events {}: another atoll launch writes there; wait for its end", path.string());
+  }
+  return file;
 }
 
 }  // namespace
@@ -110,6 +125,7 @@ void answer_probe(const std::string& address, const std::string& key, const std:
 
 Supervisor::Supervisor(const SupervisedJob& job)
     : job_(job),
+      events_(open_events(job.events)),
       is_local_(job.spares.empty() && std::ranges::all_of(job.launcher.hosts, is_here)),
       port_(is_local_),
       stop_request_(acknowledge_stop),
@@ -139,8 +155,10 @@ int Supervisor::run() {
         if (const int signal = stop_request_.signal(); signal != 0) return 128 + signal;
         const std::string why_not = any_started_ ? policy_.failed(epoch_) : "it could not start";
         if (!why_not.empty()) {
+          if (reachable_) tell_lost(hosts_, *reachable_);
           tell("gave_up",
-               fmt::format("given up: {}; go on by hand with --resume behind train", why_not));
+               fmt::format("given up: {}; go on by hand with --resume behind train", why_not),
+               {{"started", any_started_}});
           return 1;
         }
       }
@@ -342,7 +360,12 @@ void Supervisor::choose_hosts() {
     if (std::ssize(hosts_) == std::ssize(job_.launcher.hosts)) break;
     if (std::ranges::find(there, host) != there.end()) hosts_.push_back(host);
   }
-  for (const std::string& host : before.empty() ? job_.launcher.hosts : before) {
+  tell_lost(before.empty() ? job_.launcher.hosts : before, there);
+}
+
+void Supervisor::tell_lost(const std::vector<std::string>& hosts,
+                           const std::vector<std::string>& there) {
+  for (const std::string& host : hosts) {
     if (std::ranges::find(there, host) != there.end()) continue;
     tell("lost", fmt::format("host {} can't be reached", host), {{"host", host}});
   }
@@ -425,7 +448,11 @@ void Supervisor::tell(const char* event, const std::string& text, Json more) {
                {"hosts", hosts_},     {"ranks", std::ssize(hosts_) * job_.launcher.ranks_per_host},
                {"text", text}};
   line.update(more);
-  story_ += line.dump() + "\n";
+  const std::string whole = line.dump() + "\n";
+  if (events_ && ::write(events_.get(), whole.data(), whole.size()) < 0) {
+    log::warn("launch: {}: can't be written: {}", job_.events.string(), std::strerror(errno));
+  }
+  story_ += whole;
   write_story();
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "base/interrupt.hpp"
 #include "base/json.hpp"
 #include "launch/supervisor/child_process.hpp"
@@ -31,6 +32,9 @@ struct SupervisedJob {
   double silence_seconds = 5;  // after which a rank is taken for lost
   double start_seconds = 120;  // without progress, until every rank is ready
   double regrow_seconds = 0;   // between looks for hosts that are back; 0: never
+  // Gets what RUN/events.jsonl gets, also what happens before there is a run; empty: no such file.
+  // Locked (base/file_lock.hpp) as long as the supervisor lives.
+  std::filesystem::path events;
   // Numbers of ranks that the graph is cut for beforehand, and the command that cuts it, to be
   // followed by a number.
   std::vector<int> spare_partitions;
@@ -39,6 +43,7 @@ struct SupervisedJob {
 
 class Supervisor {
  public:
+  // Throws Error{kOption} if job.events can't be written, or another supervisor writes there.
   explicit Supervisor(const SupervisedJob& job);
 
   // Until the training is done or given up; its exit code.
@@ -71,6 +76,8 @@ class Supervisor {
   // Asks these hosts whether they can be reached, and ends there what earlier attempts have left.
   using Probes = std::vector<std::unique_ptr<ChildProcess>>;
   Probes ask(const std::vector<std::string>& hosts) const;
+  // Tells which of `hosts` are not `there`.
+  void tell_lost(const std::vector<std::string>& hosts, const std::vector<std::string>& there);
   // Those of `hosts` that are this one or answer.
   std::vector<std::string> answers(const std::vector<std::string>& hosts, const Probes& probes);
   // True once a host that was lost is back.
@@ -81,6 +88,7 @@ class Supervisor {
   void tell(const char* event, const std::string& text, Json more = Json::object());
 
   const SupervisedJob& job_;
+  const Descriptor events_;
   bool is_local_;  // all hosts are this machine
   SupervisorPort port_;
   std::string address_;  // with the port
