@@ -119,6 +119,7 @@ void declare(CLI::App& program, Manner& manner) {
   add_plan_command(program);
   add_train_command(program);
   add_launch_command(program);
+  add_jobs_command(program);
   add_predict_command(program);
   add_evaluate_command(program);
   add_export_command(program);

@@ -8,6 +8,7 @@
 
 #include "base/duration.hpp"
 #include "base/error.hpp"
+#include "base/host.hpp"
 #include "base/text.hpp"
 #include "engine/comm/mpi_library.hpp"
 #include "engine/comm/transport.hpp"
@@ -139,7 +140,7 @@ int run_launch(LaunchArguments& arguments) {
   take_allocation(job, arguments.has_ranks());
   job.regrow_seconds = parse_duration(arguments.regrow_every).value_or(0);
   if (job.launcher.hosts.empty()) job.launcher.hosts = {"localhost"};
-  job.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  job.program = this_program();
   prepare_cuts(arguments, training, job);
   return Supervisor(job).run();
 }

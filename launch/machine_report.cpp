@@ -32,18 +32,6 @@ namespace {
 namespace fs = std::filesystem;
 using Findings = std::vector<Finding>;
 
-// The file that the shell would run for `program`; empty if there is none.
-std::string find_on_path(const std::string& program) {
-  const char* variable = std::getenv("PATH");
-  std::istringstream folders(variable == nullptr ? "" : variable);
-  std::string folder;
-  while (std::getline(folders, folder, ':')) {
-    const fs::path file = fs::path(folder) / program;
-    if (::access(file.c_str(), X_OK) == 0 && fs::is_regular_file(file)) return file.string();
-  }
-  return {};
-}
-
 void add_mpi(Findings& findings) {
   const MpiFacts mpi = find_mpi();
   if (mpi.version.empty()) {
@@ -51,8 +39,8 @@ void add_mpi(Findings& findings) {
     return;
   }
   findings.push_back({"MPI", "library", mpi.text()});
-  std::string launcher = find_on_path("mpirun");
-  if (launcher.empty()) launcher = find_on_path("srun");
+  std::string launcher = find_program("mpirun");
+  if (launcher.empty()) launcher = find_program("srun");
   if (launcher.empty()) {
     findings.push_back({"MPI", "launcher", "none", FindingLevel::kProblem,
                         "neither mpirun nor srun is on PATH; install openmpi-bin, or train in one "

@@ -37,7 +37,7 @@ ALLOWED = {
     "launch/report": ["launch/config_file.hpp", "launch/version.hpp", "engine/training",
                       "engine/models", "kernels"],
     "launch/supervisor": ["launch/run_end.hpp", "engine/training", "engine/comm"],
-    "launch/jobs": ["launch/supervisor"],
+    "launch/jobs": ["launch/supervisor", "engine/training"],
     "launch": ["launch/report", "launch/supervisor", "launch/jobs", "engine/training", "engine/placement", "engine/plan",
                "engine/trace", "engine/models", "engine/program", "engine/exchange", "engine/comm",
                "engine/tensor", "kernels", "datasets", "partition"],

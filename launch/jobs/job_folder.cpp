@@ -1,0 +1,146 @@
+#include "launch/jobs/job_folder.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "base/shell_words.hpp"
+#include "engine/training/checkpoint.hpp"
+
+namespace atl {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The JSON object in `file`; empty if it isn't there or is none.
+std::optional<Json> object_in(const fs::path& file) {
+  if (!is_there(file)) return std::nullopt;
+  try {
+    Json object = read_json(file);
+    if (object.is_object()) return object;
+  } catch (const Error&) {  // cut short, say
+  }
+  return std::nullopt;
+}
+
+// The job that a record describes, as far as it decides the result. Throws Error{kInput}.
+ListedJob recorded_job(const Json& record, const fs::path& file) {
+  ListedJob job;
+  job.launcher = json_field<std::vector<std::string>>(record, "launcher", file);
+  job.dataset = json_field<std::string>(record, "dataset", file);
+  job.seed = json_field<std::int64_t>(record, "seed", file);
+  const Json options = json_field<Json>(record, "options", file);
+  if (!options.is_object()) {
+    fail_input("{}: field 'options' has the wrong type: found {}", file.string(), shown(options));
+  }
+  for (const auto& [option, value] : options.items()) {
+    if (value == true) {
+      job.options[option] = std::nullopt;
+    } else {
+      job.options[option] = json_field<std::string>(options, option.c_str(), file);
+    }
+  }
+  return job;
+}
+
+bool are_alike(const ListedJob& a, const ListedJob& b) {
+  return a.launcher == b.launcher && a.dataset == b.dataset && a.seed == b.seed &&
+         a.options == b.options;
+}
+
+}  // namespace
+
+std::string command_text(const ListedJob& job) {
+  std::vector<std::string> words = job.launcher;
+  words.emplace_back("atoll");
+  const std::vector<std::string> train = job.train_words();
+  words.insert(words.end(), train.begin(), train.end());
+  return shell_line(words);
+}
+
+std::optional<Json> JobFolder::summary() const { return object_in(path_ / "summary.json"); }
+
+std::optional<double> JobFolder::seconds() const {
+  const std::optional<Json> record = object_in(path_ / kJobRecordName);
+  const bool known = record && record->contains("seconds") && record->at("seconds").is_number();
+  return known ? std::optional(record->at("seconds").get<double>()) : std::nullopt;
+}
+
+bool JobFolder::has_checkpoint() const { return newest_checkpoint_epoch(path_) > 0; }
+
+std::optional<std::string> JobFolder::other_command() const {
+  const fs::path file = path_ / kJobRecordName;
+  const std::optional<Json> record = object_in(file);
+  if (!record) {
+    if (!is_there(path_) || fs::is_empty(path_)) return std::nullopt;
+    fail_option(
+        "{}: holds files but no {}, so no list of jobs has made it; remove it or choose another "
+        "--out",
+        path_.string(), kJobRecordName);
+  }
+  try {
+    const ListedJob recorded = recorded_job(*record, file);
+    if (are_alike(recorded, *job_)) return std::nullopt;
+    return command_text(recorded);
+  } catch (const Error& error) {
+    fail_option("{}; the record is damaged: remove the folder", error.what());
+  }
+}
+
+void JobFolder::prepare() {
+  const fs::path file = path_ / kJobRecordName;
+  if (!is_there(file)) {
+    // A folder that is there has its record, whenever this process is killed.
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+    fs::create_directories(path_.parent_path());
+    AtomicFolder folder(path_);
+    write_json(folder.path() / kJobRecordName, job_->identity());
+    folder.commit();
+    return;
+  }
+  if (has_checkpoint()) return;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+    const fs::path name = entry.path().filename();
+    if (name != kJobRecordName && name != kJobLogName) fs::remove_all(entry.path());
+  }
+}
+
+void JobFolder::keep_seconds(double seconds) {
+  Json record = job_->identity();
+  record["seconds"] = seconds;
+  write_json(path_ / kJobRecordName, record);
+}
+
+void JobFolder::drop_summary() { fs::remove(path_ / "summary.json"); }
+
+std::string JobFolder::last_line() const {
+  const std::string log = read_text(path_ / kJobLogName);
+  std::size_t end = log.size();
+  while (end > 0) {
+    const std::size_t newline = log.rfind('\n', end - 1);
+    const std::size_t begin = newline == std::string::npos ? 0 : newline + 1;
+    const std::string line = log.substr(begin, end - begin);
+    const auto says_something = [](unsigned char c) { return std::isalnum(c) != 0 || c >= 0x80; };
+    if (std::ranges::any_of(line, says_something)) return line;
+    if (newline == std::string::npos) break;
+    end = newline;
+  }
+  return "";
+}
+
+void require_unchanged(std::span<const ListedJob> jobs, const fs::path& out) {
+  for (const ListedJob& job : jobs) {
+    const JobFolder folder(job, out);
+    const std::optional<std::string> other = folder.other_command();
+    if (!other) continue;
+    fail_option(
+        "{}: holds a run of '{}', but the list says now '{}'; use 'atoll jobs run --replace' to "
+        "run again what has changed, or choose another --out",
+        folder.path().string(), *other, command_text(job));
+  }
+}
+
+}  // namespace atl

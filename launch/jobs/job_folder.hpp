@@ -1,0 +1,58 @@
+// The run folder of a job of a list: what was asked for there, and what earlier runs of the list
+// have left.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+#include "launch/jobs/job_list.hpp"
+
+namespace atl {
+
+// In a run folder: what was asked for, and once that is done what it took; the output of every
+// attempt.
+inline constexpr const char* kJobRecordName = "job.json";
+inline constexpr const char* kJobLogName = "log.txt";
+
+class JobFolder {
+ public:
+  // `job` must outlive it. out: the folder of the whole list.
+  JobFolder(const ListedJob& job, const std::filesystem::path& out)
+      : job_(&job), path_(job.folder(out)) {}
+
+  const std::filesystem::path& path() const { return path_; }
+  // The measurements of the finished job; empty if it has not finished.
+  std::optional<Json> summary() const;
+  // The seconds that the job took, where it was not interrupted and has finished.
+  std::optional<double> seconds() const;
+  bool has_checkpoint() const;
+  // The command of the run in the folder, where that is not the job's. Throws Error{kOption} naming
+  // the folder if no list of jobs has made it, or its record is damaged.
+  std::optional<std::string> other_command() const;
+
+  // Makes the folder. Without a checkpoint, nothing of a broken run is kept but its output.
+  void prepare();
+  // So long took a job that has ended well and was not interrupted.
+  void keep_seconds(double seconds);
+  // Whatever the job has said, it counts as unfinished.
+  void drop_summary();
+  // The last line of its output that says something.
+  std::string last_line() const;
+
+ private:
+  const ListedJob* job_;
+  std::filesystem::path path_;
+};
+
+// The job as a command line.
+std::string command_text(const ListedJob& job);
+
+// Throws Error{kOption} naming the first job whose folder holds the run of another command, and
+// both commands; see also other_command().
+void require_unchanged(std::span<const ListedJob> jobs, const std::filesystem::path& out);
+
+}  // namespace atl
