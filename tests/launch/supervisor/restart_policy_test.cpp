@@ -1,14 +1,20 @@
 // The runs that `atoll launch` starts, when it gives up, and how it understands what ranks say.
 #include "launch/supervisor/restart_policy.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <csignal>
+#include <memory>
 
+#include "base/descriptor.hpp"
+#include "base/file_lock.hpp"
+#include "base/files.hpp"
 #include "launch/supervisor/child_process.hpp"
 #include "launch/supervisor/supervisor_port.hpp"
+#include "tests/support/temp_dir.hpp"
 
 namespace atl {
 namespace {
@@ -101,6 +107,39 @@ TEST(ChildProcess, EndsWithTheCodeOfItsProgram) {
   EXPECT_EQ(code_of({"sh", "-c", "kill -9 $$"}), 137);
   EXPECT_EQ(code_of({"no such program"}), 127);
   EXPECT_EQ(code_of({"sh", "-c", "test \"$ATOLL_TEST\" = 5"}, {"ATOLL_TEST=5"}), 0);
+}
+
+TEST(ChildProcess, PrintsToAFileAndReadsNothing) {
+  const TempDir folder;
+  const std::string file = (folder.path() / "output").string();
+  const Descriptor output(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  ChildProcess child({"sh", "-c", "cat; echo out; echo error >&2"}, {.output = output.get()});
+  while (!child.exit_code()) {
+  }
+  EXPECT_EQ(read_text(file), "out\nerror\n");
+}
+
+// Also by what it has started itself, once it has ended.
+TEST(ChildProcess, HoldsALockThatItWasGiven) {
+  const TempDir folder;
+  const std::string file = (folder.path() / "lock").string();
+  const auto open = [&] {
+    return Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  };
+  Descriptor lock = open();
+  ASSERT_EQ(try_lock(lock.get()), LockResult::kTaken);
+  ChildProcess other({"sleep", "100"}, {.quiet = true});
+  auto child = std::make_unique<ChildProcess>(Words{"sh", "-c", "sleep 100 & exit"},
+                                              ChildSetting{.quiet = true, .kept = {lock.get()}});
+  const pid_t group = child->pid();
+  while (!child->exit_code()) {
+  }
+  lock = Descriptor();
+  const Descriptor next = open();
+  EXPECT_EQ(try_lock(next.get()), LockResult::kHeld);
+  ::kill(-group, SIGKILL);
+  while (try_lock(next.get()) != LockResult::kTaken) {
+  }
 }
 
 TEST(ChildProcess, TakesItsGroupWithIt) {

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import shlex
 import signal
 import subprocess
@@ -14,11 +15,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import ATOLL, TIMEOUT, Workplace, environment, write
 
-TOOLS = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../launch/tools"))
-sys.path.insert(0, TOOLS)
-from job_list import read_jobs, read_seeds, train_words
-from job_table import interval, student_t
-
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAM = os.path.abspath(ATOLL)
 LIST = """
 [options]
@@ -39,12 +36,7 @@ exact = { overlap = "on" }
 FOLDERS = [f"tiny/{mode}/seed-{seed}" for seed in (1, 2, 3) for mode in ("exact", "no-overlap")]
 
 
-def setUpModule():
-    if sys.version_info < (3, 11):
-        raise unittest.SkipTest("lists in TOML need Python 3.11")
-
-
-class JobListTest(unittest.TestCase):
+class JobsTest(unittest.TestCase):
     def setUp(self):
         place = Workplace()
         self.folder = pathlib.Path(place.__enter__())
@@ -60,14 +52,14 @@ class JobListTest(unittest.TestCase):
         (self.folder / name).chmod(0o755)
         return f"./{name}"
 
-    def start(self, *arguments, program=PROGRAM):
-        words = [os.path.join(TOOLS, "job-list"), *arguments, "--out", "out"]
-        if arguments[0] == "run":
+    def start(self, command, *arguments, program=None):
+        words = [PROGRAM, "jobs", command, "list.toml", *arguments, "--out", "out"]
+        if program:
             words += ["--program", program]
         return subprocess.Popen(words, cwd=self.folder, env=environment(), text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
-    def job_list(self, *arguments, code=0, program=PROGRAM):
+    def jobs(self, *arguments, code=0, program=None):
         with self.start(*arguments, program=program) as process:
             output, errors = process.communicate(timeout=TIMEOUT)
         self.assertEqual(process.returncode, code, f"{arguments}: {output}{errors}")
@@ -94,10 +86,10 @@ class JobListTest(unittest.TestCase):
         return (self.folder / "out" / folder / "log.txt").read_text()
 
 
-class Running(JobListTest):
+class Running(JobsTest):
     def test_every_job_runs_once_seeds_outside_modes_inside(self):
         counting = self.script("counting", 'echo "$@" >>started')
-        first = self.job_list("run", "list.toml", program=counting)
+        first = self.jobs("run", program=counting)
         self.assertIn("6/6 tiny, no overlap, seed 3: test", first)
         self.assertIn("left", first)
         self.assertEqual(self.done(), sorted(FOLDERS))
@@ -107,7 +99,7 @@ class Running(JobListTest):
         self.assertIn("--overlap off", started[1])
         self.assertEqual(len(self.losses(FOLDERS[0])), 3)
         self.assertNotEqual(self.losses(FOLDERS[0]), self.losses(FOLDERS[2]), "the same seed")
-        second = self.job_list("run", "list.toml", program=counting)
+        second = self.jobs("run", program=counting)
         self.assertIn("6 of 6 jobs were done before", second)
         self.assertEqual((self.folder / "started").read_text().splitlines(), started)
 
@@ -116,31 +108,31 @@ class Running(JobListTest):
         meeting = self.script("meeting", """touch met.$$
 for n in $(seq 500); do [ $(ls met.* | wc -l) -ge 2 ] && break; sleep 0.02; done
 [ $n -lt 500 ] || exit 9""")
-        self.job_list("run", "list.toml", "--jobs", "2", program=meeting)
+        self.jobs("run", "--jobs", "2", program=meeting)
         self.assertEqual(self.done(), sorted(FOLDERS))
 
     def test_interrupted_list_goes_on(self):
         slow = self.script("slow", "echo x >>started; sleep 0.5")
         for number in (signal.SIGINT, signal.SIGTERM):
             before = len(self.done())
-            with self.start("run", "list.toml", program=slow) as process:
+            with self.start("run", program=slow) as process:
                 self.wait_for(lambda: len(self.done()) > before)
                 process.send_signal(number)
                 output, _ = process.communicate(timeout=TIMEOUT)
             self.assertEqual(process.returncode, 128 + number)
             self.assertIn(f"stopped by {number.name}", output)
             self.assertLess(len(self.done()), 6)
-        self.job_list("run", "list.toml")
+        self.jobs("run")
         self.assertEqual(self.done(), sorted(FOLDERS))
 
     def test_killed_list_leaves_its_job_in_peace(self):
         slow = self.script("slow", "echo x >>started; sleep 1")
-        with self.start("run", "list.toml", program=slow) as process:
+        with self.start("run", program=slow) as process:
             self.wait_for(lambda: len(self.done()) == 1)
             self.wait_for(lambda: len((self.folder / "started").read_text()) == 4)
             process.kill()
             process.communicate(timeout=TIMEOUT)
-        output = self.job_list("run", "list.toml", program=slow)
+        output = self.jobs("run", program=slow)
         self.assertIn("waiting for its end", output)
         self.assertIn("2 of 6 jobs were done before", output)
         self.assertEqual(self.done(), sorted(FOLDERS))
@@ -150,197 +142,205 @@ for n in $(seq 500); do [ $(ls met.* | wc -l) -ge 2 ] && break; sleep 0.02; done
         self.write("list.toml", LIST.replace("epochs = 3", "epochs = 8000, eval-every = 0, "
                                              "checkpoint-every = 50").replace("1-3", "1"))
         checkpoints = self.folder / "out" / FOLDERS[0] / "checkpoint"
-        with self.start("run", "list.toml") as process:
+        with self.start("run") as process:
             self.wait_for(lambda: any(checkpoints.glob("epoch-*.safetensors")))
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=TIMEOUT)
         self.assertEqual(process.returncode, 130)
         self.assertEqual(self.done(), [], "ended before it could be interrupted")
-        self.job_list("run", "list.toml")
+        self.jobs("run")
         commands = [line for line in self.log(FOLDERS[0]).splitlines() if line.startswith("$")]
         self.assertEqual([line.endswith(" --resume") for line in commands], [False, True])
         self.assertEqual(self.losses(FOLDERS[0]), self.losses(FOLDERS[1]))
         self.assertEqual(self.summary(FOLDERS[0])["epochs"], 8000)
 
     def test_a_broken_job_without_checkpoint_starts_again(self):
-        self.job_list("run", "list.toml")
+        self.jobs("run")
         broken = self.folder / "out" / FOLDERS[3]
         whole = self.losses(FOLDERS[3])
         (broken / "summary.json").unlink()
         (broken / "checkpoint" / "epoch-3.safetensors").unlink()
         lines = (broken / "metrics.jsonl").read_text()
         (broken / "metrics.jsonl").write_text(lines[:len(lines) // 2])
-        self.assertIn("5 of 6 jobs were done before", self.job_list("run", "list.toml"))
+        self.assertIn("5 of 6 jobs were done before", self.jobs("run"))
         self.assertEqual(self.losses(FOLDERS[3]), whole)
 
     def test_time_limit(self):
         slow = self.script("slow", "sleep 0.4")
-        self.assertIn("time is up", self.job_list("run", "list.toml", "--limit-minutes", "0.01",
+        self.assertIn("time is up", self.jobs("run", "--limit-minutes", "0.01",
                                                   program=slow, code=3))
         self.assertLess(len(self.done()), 6)
 
     def test_a_failing_job_does_not_end_the_list(self):
-        self.write("list.toml", LIST.replace('overlap = "off"', 'order = "never"'))
-        output = self.job_list("run", "list.toml", code=1)
+        self.write("list.toml", LIST.replace('overlap = "off"', "split-index = 7"))
+        output = self.jobs("run", code=1)
         self.assertIn("3 of 6 jobs are done, 3 failed", output)
         self.assertIn("tiny, no overlap, seed 2: exit code 2: ", output)
         self.assertIn("out/tiny/no-overlap/seed-2/log.txt", output)
-        self.assertIn("multiply-first", self.log(FOLDERS[3]))
+        self.assertIn("--split-index 7", self.log(FOLDERS[3]).splitlines()[-1])
         self.assertEqual(self.done(), sorted(FOLDERS[0::2]))
         broken = self.script("broken", "printf 'no memory\n-----\n'; exit 5")
         self.assertIn("seed 2: exit code 5: no memory\n",  # tries them again
-                      self.job_list("run", "list.toml", code=1, program=broken))
+                      self.jobs("run", code=1, program=broken))
+
+    def test_jobs_that_need_what_others_make(self):
+        first = FOLDERS[0]
+        self.write("list.toml", LIST.replace("1-3", "1").replace(
+            'overlap = "off"', f'warm-start = "out/{first}"'))
+        self.jobs("run")
+        self.assertEqual(self.done(), sorted(FOLDERS[:2]))
+        self.assertNotEqual(self.losses(first), self.losses(FOLDERS[1]))
 
 
-class Changing(JobListTest):
+class Changing(JobsTest):
     def test_changed_command(self):
-        self.job_list("run", "list.toml", "--group", "tiny")
+        self.jobs("run", "--group", "tiny")
         self.write("list.toml", LIST.replace('"off"', '"off", lr = 0.02'))
-        for arguments in (["run", "list.toml"], ["run", "list.toml", "--dry-run"],
-                          ["table", "list.toml"]):
-            message = self.job_list(*arguments, code=2)
-            self.assertIn("out/tiny/no-overlap/seed-1: holds a run of\n"
-                          "  atoll train data --epochs 3 ", message)
-            self.assertRegex(message, r"\n  atoll train .* --lr 0\.02 ")
-        plan = self.job_list("run", "list.toml", "--replace", "--dry-run")
+        for arguments in (["run"], ["run", "--dry-run"],
+                          ["table"]):
+            message = self.jobs(*arguments, code=2)
+            self.assertIn("out/tiny/no-overlap/seed-1: holds a run of "
+                          "'atoll train data --epochs 3 ", message)
+            self.assertRegex(message, r"the list says now 'atoll train data .* --lr 0\.02 ")
+        plan = self.jobs("run", "--replace", "--dry-run")
         self.assertEqual(len(plan.splitlines()), 3)
-        output = self.job_list("run", "list.toml", "--replace")
+        output = self.jobs("run", "--replace")
         self.assertIn("3 of 6 jobs were done before", output)
         self.assertIn("--lr 0.02", self.log(FOLDERS[1]))
         self.assertNotIn("--overlap off --ranks", self.log(FOLDERS[0]))
 
     def test_order_of_options_is_no_change(self):
-        self.job_list("run", "list.toml")
+        self.jobs("run")
         self.write("list.toml", LIST.replace("layers = 2\nhidden = 4", "hidden = 4\nlayers = 2"))
-        self.assertEqual(self.job_list("run", "list.toml", "--dry-run"), "")
+        self.assertEqual(self.jobs("run", "--dry-run"), "")
 
     def test_folders_of_others_are_left_alone(self):
         self.write("out/" + FOLDERS[2] + "/notes.txt", "mine")
-        self.assertIn("holds files but no job.json", self.job_list("run", "list.toml", code=2))
+        self.assertIn("holds files but no job.json", self.jobs("run", code=2))
         self.assertEqual(self.done(), [])
 
     def test_plan(self):
-        lines = self.job_list("run", "list.toml", "--dry-run").splitlines()
-        self.assertEqual(lines[0], f"{PROGRAM} train data --epochs 3 --hidden 4 --layers 2 "
+        lines = self.jobs("run", "--dry-run").splitlines()
+        program = os.path.realpath(PROGRAM)
+        self.assertEqual(lines[0], f"{program} train data --epochs 3 --hidden 4 --layers 2 "
                          "--overlap on --ranks 2 --threads 1 --transport local --seed 1 "
                          "--run-dir out/tiny/exact/seed-1 --overwrite")
         self.assertEqual(len(lines), 6)
         self.assertFalse((self.folder / "out").exists())
 
     def test_bad_input(self):
-        group = '[[group]]\nname = "a"\ndataset = "data"\nseeds = 1\n'
-        modes = "modes = { exact = {} }\n"
-        for text, message in {
-                "[[group]\n": "list.toml: Expected",
-                "": "at least one [[group]]",
-                "speed = 1\n": "unknown key 'speed'; known are group, options, modes, seeds",
-                group: "group 'a': modes are missing",
-                group + modes + "mode = 1\n": "unknown key 'mode'",
-                modes + '[[group]]\nname = "a"\ndataset = "data"\n': "seeds are missing",
-                group.replace('"a"', '"../a"') + modes: "name: found '../a'",
-                group.replace('dataset = "data"', "dataset = 3") + modes: "dataset: found 3",
-                group.replace('"data"', '"none"') + modes: "dataset none: no such folder",
-                group.replace("= 1", '= "3-1"') + modes: "the range '3-1' is empty",
-                group.replace("= 1", '= "1-x"') + modes: "seeds: found '1-x'",
-                group.replace("= 1", "= [1, 1]") + modes: "1 stands there twice",
-                group + "modes = {}\n": "modes: there is none",
-                group + "modes = { exact = 1 }\n": "mode 'exact': found 1; a table",
-                group + modes + 'options = { "--lr" = 1 }\n': "option '--lr': must be the name",
-                group + modes + "options = { seed = 1 }\n": "'seed': is set by the list itself",
-                group + modes + "options = { lr = [1] }\n": "'lr': found [1]",
-                group + 'modes = { "a b" = {}, a-b = {} }\n': "would share the folder",
-                group + modes + 'launcher = "no-launcher -n 2"\n': "no-launcher is no program",
-                group + modes + 'per-seed = "seed"\n': "per-seed: found 'seed'",
-                group + modes + "per-seed = 1\n": "per-seed: found 1",
-        }.items():
+        """What the list says by itself is in tests/launch/jobs/job_list_test.cpp."""
+        for old, new, message in (
+                ("[[group]]", "[[group]", "list.toml:8:8: not valid TOML"),
+                ("seeds", "sedes", "group 1: unknown key 'sedes' (did you mean 'seeds'?)"),
+                ("layers =", "layres =", "list.toml: group 'tiny', mode 'exact': unknown option "
+                 "'--layres' (did you mean '--layers'?)"),
+                ('overlap = "off"', 'order = "never"', "group 'tiny', mode 'no overlap': --order: "),
+                ('overlap = "off"', 'order = "never"', "multiply-first"),
+                ('overlap = "off"', "bits = 3", "mode 'no overlap': --bits"),
+                # Each is allowed, but not both.
+                ('overlap = "off"', 'exchange = "exact", bits = "4"', "mode 'no overlap': --bits"),
+                ('overlap = "off"', 'calibration = "none.json"', "none.json"),
+                ('"data"', '"none"', "group 'tiny': dataset none: no such folder"),
+                ('"1-3"', '"1-3"\nlauncher = "no-launcher -n 2"', "'no-launcher' is no program")):
             with self.subTest(message):
-                self.write("list.toml", text)
-                self.assertIn(message, self.job_list("run", "list.toml", code=2))
+                self.write("list.toml", LIST.replace(old, new))
+                self.assertIn(message, self.jobs("run", code=2))
                 self.assertFalse((self.folder / "out").exists())
-        self.assertIn("can't read", self.job_list("run", "none.toml", code=2))
-        self.write("list.json", "{\n,")
-        message = self.job_list("run", "list.json", code=2)
-        self.assertIn("list.json: Expecting property name", message)
+        # Another program may know others.
+        other = LIST.replace("layers =", "layres =")
+        self.write("list.toml", other)
+        self.assertIn("unknown option '--layres'", self.jobs("run", code=1, program=PROGRAM))
         self.write("list.toml", LIST)
         for arguments, message in ((["--group", "huge"], "its groups are tiny"),
                                    (["--jobs", "0"], "--jobs"),
-                                   (["--limit-minutes", "x"], "--limit-minutes")):
-            self.assertIn(message, self.job_list("run", "list.toml", *arguments, code=2))
-        self.assertIn("is no program", self.job_list("run", "list.toml", code=2, program="./none"))
-        self.assertIn("no such folder", self.job_list("table", "list.toml", code=2))
+                                   (["--limit-minutes", "x"], "--limit-minutes"),
+                                   (["--limit-minutes", "0"], "--limit-minutes")):
+            self.assertIn(message, self.jobs("run", *arguments, code=2))
+        self.assertIn("is no program", self.jobs("run", code=2, program="./none"))
+        (self.folder / "list.toml").unlink()
+        self.assertIn("list.toml: no such file", self.jobs("run", code=2))
 
-    def test_lists_as_data(self):
-        self.write("list.json", json.dumps({
-            "seeds": [5], "options": {"lr": 0.1, "trace": True},
-            "modes": {"on": {"trace": True}, "off": {"trace": False, "lr": 5e-4}},
-            "group": [{"name": "g", "dataset": "d", "launcher": "mpirun -n 2",
-                       "options": {"lr": 0.2}}]}))
-        on, off = read_jobs(self.folder / "list.json")
-        self.assertEqual(on.launcher, ("mpirun", "-n", "2"))
-        self.assertEqual(train_words(on.identity()),
-                         ["train", "d", "--lr", "0.2", "--trace", "--seed", "5"])
-        self.assertEqual(train_words(off.identity()),
-                         ["train", "d", "--lr", "0.0005", "--seed", "5"])
-        self.assertEqual(read_seeds("7, 1-3,0", "f"), [7, 1, 2, 3, 0])
+    def test_a_table_of_nothing(self):
+        self.assertIn("--out out: no such folder", self.jobs("table", code=2))
 
-    def test_an_option_that_takes_the_seeds_number(self):
-        self.write("list.toml", '[[group]]\nname = "g"\ndataset = "d"\nseeds = "3-4"\n'
-                   'per-seed = "split-index"\nmodes = { a = {} }\n')
-        self.assertEqual([train_words(job.identity())[2:]
-                          for job in read_jobs(self.folder / "list.toml")],
-                         [["--split-index", seed, "--seed", seed] for seed in "34"])
+    def test_a_damaged_record(self):
+        for record in ('{"launcher": 1}', '{"launcher": [], "dataset": "data", "options": [], "seed": 1}'):
+            self.write(f"out/{FOLDERS[0]}/job.json", record)
+            message = self.jobs("run", code=2)
+            self.assertIn(f"out/{FOLDERS[0]}/job.json: field", message)
+            self.assertIn("remove the folder", message)
 
     def test_shipped_lists(self):
         for name, count in {"accuracy": 100 * 7 + 2 * 30 * 7 + 3 * 4,
                             "models": 10 * 4 + 10 + 10 * 4 + 3 * 2}.items():
-            self.assertEqual(len(read_jobs(os.path.join(TOOLS, f"jobs/{name}.toml"))), count, name)
+            result = subprocess.run(
+                [PROGRAM, "jobs", "run", f"launch/tools/jobs/{name}.toml", "--out",
+                 self.folder / "out", "--dry-run"], cwd=ROOT, env=environment(), text=True,
+                capture_output=True, timeout=TIMEOUT, check=False)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(len(result.stdout.splitlines()), count, name)
 
 
-class Tables(JobListTest):
-    def finish(self, job, **summary):
-        folder = job.folder(self.folder / "out")
-        write(str(folder / "job.json"), json.dumps(job.identity()))
-        write(str(folder / "summary.json"), json.dumps(summary))
+class Documentation(JobsTest):
+    def test_examples_of_the_page(self):
+        """The lists of docs/experiments.md run, and its commands are those of the program."""
+        page = (ROOT / "docs/experiments.md").read_text(encoding="utf-8")
+        lists = re.findall(r"```toml\n(.*?)```", page, re.S)
+        self.assertTrue(lists)
+        write(str(self.folder / "data/cora/empty"), "")
+        for text in lists:
+            self.write("list.toml", text)
+            self.assertIn("train data/cora", self.jobs("run", "--dry-run"))
+        commands = re.findall(r"^    (atoll jobs .*?)(?: +#.*)?$", page, re.M)
+        self.assertTrue(commands)
+        self.write("launch/tools/jobs/accuracy.toml", LIST.replace("1-3", "1"))
+        for command in commands:
+            words = shlex.split(command)
+            subprocess.run([PROGRAM, *words[1:]], cwd=self.folder, env=environment(), check=True,
+                           capture_output=True, timeout=TIMEOUT)
+
+
+class Tables(JobsTest):
+    def finish(self, mode, seed, **summary):
+        folder = f"out/tiny/{mode.replace(' ', '-')}/seed-{seed}"
+        options = {"epochs": "3", "hidden": "4", "layers": "2", "transport": "local", "ranks": "2",
+                   "threads": "1", "overlap": "on" if mode == "exact" else "off"}
+        self.write(f"{folder}/job.json", json.dumps({
+            "launcher": [], "dataset": "data", "options": options, "seed": seed}))
+        self.write(f"{folder}/summary.json", json.dumps(summary))
 
     def test_figures(self):
         tests = {("exact", 1): .80, ("exact", 2): .82, ("exact", 3): .84,
                  ("no overlap", 1): .81, ("no overlap", 2): .82, ("no overlap", 3): .86}
-        for job in read_jobs(self.folder / "list.toml"):
-            self.finish(job, test=tests[job.mode, job.seed], commit="abc",
-                        bytes_sent_per_epoch=2e6 + job.seed * 1e6,
-                        epoch_ms_median=[9, 5, 100][job.seed - 1])
-        text = self.job_list("table", "list.toml", "--json", "table.json")
+        for (mode, seed), test in tests.items():
+            self.finish(mode, seed, test=test, commit="abc", bytes_sent_per_epoch=2e6 + seed * 1e6,
+                        epoch_ms_median=[9, 5, 100][seed - 1])
+        text = self.jobs("table", "--json", "table.json")
         # Differences 1, 0, 2: mean 1, standard deviation 1; t(2) / sqrt(3) = 4.30265 / 1.73205.
+        self.assertIn("### tiny (data)\n", text)
         self.assertIn("| exact | 3 | 82.000 | 2.000 | – | – | 4.0000 | 9.00 |", text)
         self.assertIn("| no overlap | 3 | 83.000 | 2.646 | +1.000 | -1.484 .. +3.484 |", text)
         self.assertIn("Commit abc.", text)
         table = json.loads((self.folder / "table.json").read_text())
+        self.assertEqual(table["groups"][0]["commits"], ["abc"])
         row = table["groups"][0]["modes"][1]
         self.assertAlmostEqual(row["difference"], 1)
         self.assertAlmostEqual(row["half_width"], 2.4841377, places=6)
         self.assertEqual(row["tests"], {"1": 81, "2": 82, "3": 86})
 
     def test_unfinished_lists(self):
-        jobs = read_jobs(self.folder / "list.toml")
-        self.finish(jobs[0], test=.5, commit="abc")          # exact, seed 1
-        self.finish(jobs[1], test=.6, commit="abd")          # no overlap, seed 1
-        self.finish(jobs[3], test=.9, epoch_ms_median=None)  # no overlap, seed 2: without its pair
-        text = self.job_list("table", "list.toml")
+        self.finish("exact", 1, test=.5, commit="abc")
+        self.finish("no overlap", 1, test=.6, commit="abd")
+        self.finish("no overlap", 2, test=.9, epoch_ms_median=None)  # without its pair
+        text = self.jobs("table")
         self.assertIn("| exact | 1 of 3 | 50.000 | – | – | – | – | – |", text)
         self.assertIn("| no overlap | 2 of 3 | 75.000 | 21.213 | +10.000 | – | – | – |", text)
         self.assertIn("Commits abc, abd, unknown.", text)
-        other = self.job_list("table", "list.toml", "--baseline", "no overlap")
+        other = self.jobs("table", "--baseline", "no overlap")
         self.assertIn("| exact | 1 of 3 | 50.000 | – | -10.000 | – | – | – |", other)
         self.assertIn("modes are exact, no overlap",
-                      self.job_list("table", "list.toml", "--baseline", "vanilla", code=2))
-
-    def test_quantiles_of_student(self):
-        for nu, expected in {1: 12.7062, 2: 4.30265, 3: 3.18245, 5: 2.57058, 10: 2.22814,
-                             29: 2.04523, 99: 1.98422, 1000: 1.96234}.items():
-            self.assertAlmostEqual(student_t(nu), expected, delta=1e-5 * expected)
-        self.assertAlmostEqual(student_t(4, 0.99), 4.60409, places=4)
-        self.assertEqual(interval([]), (None, None))
-        self.assertEqual(interval([2.0]), (2.0, None))
+                      self.jobs("table", "--baseline", "vanilla", code=2))
 
 
 if __name__ == "__main__":
