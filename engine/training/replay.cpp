@@ -254,9 +254,11 @@ std::vector<std::uint8_t> split_with(const ReplayBuffer& buffer, std::span<const
                                      std::span<const std::uint8_t> split) {
   std::vector<std::uint8_t> seen(split.begin(), split.end());
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const bool trains = split[i] == static_cast<std::uint8_t>(Split::kTrain);
-    if (!trains || to_index(ids[i]) >= buffer.first_new) continue;
-    if (!std::ranges::binary_search(buffer.nodes, ids[i])) {
+    const auto role = static_cast<Split>(split[i]);
+    const bool is_kept = role == Split::kTrain
+                             ? std::ranges::binary_search(buffer.nodes, ids[i])
+                             : role != Split::kValid;  // which decides about the best epoch
+    if (to_index(ids[i]) < buffer.first_new && !is_kept) {
       seen[i] = static_cast<std::uint8_t>(Split::kNone);
     }
   }

@@ -54,8 +54,8 @@ std::vector<std::vector<std::int32_t>> cover_of_classes(const GraphView& graph,
                                                         std::span<const CoverClass> classes,
                                                         int radius);
 
-// `split` [nodes] of the nodes `ids` [nodes] without the old training nodes that are not in the
-// buffer.
+// `split` [nodes] of the nodes `ids` [nodes] without old training nodes that are not in the buffer,
+// and old validation nodes.
 std::vector<std::uint8_t> split_with(const ReplayBuffer& buffer, std::span<const GlobalId> ids,
                                      std::span<const std::uint8_t> split);
 

@@ -373,6 +373,20 @@ TEST_F(ReplayedRuns, LossHasTheGradientOfTheWeightedMean) {
   }
 }
 
+// Labels that are gone can't decide which epoch is the best either.
+TEST(ReplayBuffer, LeavesOldNodesOutOfTrainingAndValidation) {
+  ReplayBuffer buffer;
+  buffer.first_new = 6;
+  buffer.nodes = {static_cast<GlobalId>(1), static_cast<GlobalId>(4)};
+  const std::vector<std::uint8_t> split = {0, 0, 1, 2, 0, 255, 0, 1, 2};
+  std::vector<GlobalId> ids;
+  for (int i = 8; i >= 0; --i) ids.push_back(static_cast<GlobalId>(i));
+  std::vector<std::uint8_t> of_ids(split.rbegin(), split.rend());
+  std::vector<std::uint8_t> seen = split_with(buffer, ids, of_ids);
+  std::ranges::reverse(seen);
+  EXPECT_THAT(seen, testing::ElementsAre(255, 0, 255, 2, 0, 255, 0, 1, 2));
+}
+
 TEST_F(ReplayedRuns, TrainOnNothingElse) {
   // With other labels of the nodes that are left out, the run is the same.
   const Dataset source = Dataset::open(dataset_);
