@@ -14,10 +14,10 @@
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/group_plans.hpp"
 #include "engine/placement/policy/policy_prior.hpp"
-#include "engine/placement/traced_run.hpp"
 #include "engine/training/option_table.hpp"
 #include "launch/command.hpp"
 #include "launch/planned_graph.hpp"
+#include "launch/planned_training.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
 
@@ -39,65 +39,16 @@ struct PlanArguments {
   std::string measured;
 };
 
-// The messages that training is asked for.
-struct AskedMessages {
-  // None: exact, or rounded where a layer of the plan has few bits.
-  std::optional<ExchangeOptions> exchange;
-  int start_bits = 32;  // without a plan
-  std::vector<int> bits;
-};
-
-AskedMessages asked_messages(const TrainOptions& options, const CLI::Option& allowed) {
-  AskedMessages asked;
-  const ExchangeOptions exchange = options.exchange_options();
-  if (!exchange.is_plain()) asked.exchange = exchange;
-  if (exchange_mode(exchange.mode).takes_bits()) {
-    const std::vector<int>& widths = exchange.message_bits.bits.widths;
-    if (widths.size() != 1) {
-      fail_option(
-          "--bits {}: a plan has one width per layer; allowed are 1, 2, 4, 8, 16 and 32, or "
-          "--allow-bits for the plan to choose",
-          to_string(exchange.message_bits.bits));
-    }
-    asked.start_bits = widths.front();
-  }
-  // Exact messages always are a choice, unless a mode was asked for.
-  std::vector<int> others = {asked.start_bits};
-  if (!asked.exchange) others.push_back(32);
-  if (!allowed.empty()) {
-    const auto text = allowed.as<std::string>();
-    asked.bits = parse_bits(text).widths;
-    if (asked.bits.empty()) fail_option("--allow-bits {}: allowed are widths as in 32,8,4", text);
-    if (asked.exchange && !exchange_mode(exchange.mode).takes_bits()) {
-      fail_option("--allow-bits {}: --exchange {} sends no messages that could have fewer bits",
-                  text, exchange.mode);
-    }
-  }
-  for (const int width : others) {
-    if (std::ranges::count(asked.bits, width) == 0) asked.bits.push_back(width);
-  }
-  return asked;
-}
-
-// The figures of --measured; none without it.
-struct Measured {
-  PhaseCorrections corrections;
-  std::optional<double> share_sent;  // of messages, with its own exchange mode
-  std::string exchange;              // that mode
-};
-
 Measured read_measured(const std::string& folder, const ModelConfig& model,
                        const Topology& topology) {
   if (folder.empty()) return {};
   const TracedRun run = read_traced_run(folder);
-  if (layer_count(run.model) != layer_count(model) || run.model.kind != model.kind ||
-      run.model.description != model.description) {
+  if (!is_run_of(run, model)) {
     fail_input("{}: a run of {} with {} layers, but the plan is for {} with {}{}", folder,
                model_name(run.model), layer_count(run.model), model_name(model), layer_count(model),
                model_name(run.model) == model_name(model) ? ", other ones" : "");
   }
-  return {common_corrections(run, topology), run.share_sent,
-          run.exchange ? run.exchange->mode : ""};
+  return measured_by(run, topology);
 }
 
 // The input of planning: model, cuts, and what the plan says of the graph.
@@ -108,18 +59,6 @@ struct PlanInput {
   std::map<int, std::string> refused;             // why others are not among them
   Plan plan;
 };
-
-// As training would: see RankJob.
-void require_offload(const ModelConfig& model, const Topology& topology) {
-  if (model.offload != OffloadChoice::kOn) return;
-  for (std::size_t rank = 0; rank < topology.devices.size(); ++rank) {
-    if (topology.devices[rank].kind == "cuda") continue;
-    fail_option(
-        "--offload on: rank {} of the topology has kind {}; only a GPU has another memory "
-        "than its host; use auto",
-        rank, topology.devices[rank].kind);
-  }
-}
 
 // The numbers of ranks that may hold a part together. What was asked for fails where it can't be;
 // where a plan decides, what can't be is left out, and said.
@@ -265,7 +204,9 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   }
   std::optional<PolicyNetwork> policy = policy_of(arguments, topology.ranks());
   PlanRequest request;
-  const AskedMessages asked = asked_messages(options, *command.get_option("--allow-bits"));
+  const CLI::Option& allowed = *command.get_option("--allow-bits");
+  const AskedMessages asked = asked_messages(
+      options, allowed.empty() ? std::nullopt : std::optional(allowed.as<std::string>()));
   request.search = arguments.search;
   request.options = {.evaluations = arguments.evaluations,
                      .seconds = arguments.budget_s,
@@ -276,11 +217,7 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   PlanInput input = arguments.shapes.empty() ? dataset_input(arguments, options, groups, topology)
                                              : shape_input(arguments, options, groups, topology);
   Activity activity("searching for a plan");
-  PlannedMessages messages;
-  if (asked.exchange) {
-    messages.exchange = &*asked.exchange;
-    if (input.measured.exchange == asked.exchange->mode) messages.share = input.measured.share_sent;
-  }
+  const PlannedMessages messages = planned_messages(asked, input.measured);
   std::vector<GroupPlans> plans;
   // One search after another, in the time that all of them may take.
   request.options.seconds /= static_cast<double>(input.cuts.size());

@@ -1,5 +1,7 @@
 #include "engine/placement/simulated_epoch.hpp"
 
+#include <string_view>
+
 namespace atl {
 
 namespace {
@@ -24,6 +26,21 @@ std::vector<SimulatedEpoch> simulate_epochs(const EpochSetting& setting,
     epochs.push_back({kind, std::move(tasks), std::move(times)});
   }
   return epochs;
+}
+
+TaskGraph evaluation_tasks(const TaskGraph& epoch) {
+  TaskGraph evaluation(epoch.ranks());
+  for (TaskId id = 0; id < epoch.size(); ++id) {
+    SimTask task = epoch.task(id);
+    const std::string_view name = task.name;
+    if (std::string_view(task.direction) == "backward") break;
+    const bool of_training = task.kind == TaskKind::kDelay ||
+                             name == to_string(Phase::kInputDropout) ||
+                             name == to_string(Phase::kNormStatistics);
+    if (of_training) task.seconds = 0;
+    evaluation.add(task, epoch.dependencies(id));
+  }
+  return evaluation;
 }
 
 double mean_seconds(std::span<const SimulatedEpoch> epochs) {

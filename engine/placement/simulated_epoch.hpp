@@ -15,6 +15,10 @@ std::vector<SimulatedEpoch> simulate_epochs(const EpochSetting& setting,
                                             std::span<const LayerPlan> layers, TaskDetail detail,
                                             std::optional<double> share = std::nullopt);
 
+// The tasks of an evaluation, as those of the epoch's forward pass: norms have their statistics
+// then, and nothing is dropped. epoch: of exact messages, TaskDetail::kPhases.
+TaskGraph evaluation_tasks(const TaskGraph& epoch);
+
 // Means over all epochs.
 double mean_seconds(std::span<const SimulatedEpoch> epochs);
 PacketSums mean_packet_sums(std::span<const SimulatedEpoch> epochs);

@@ -13,20 +13,6 @@ namespace {
 
 constexpr const char* kGradientSum = "gradient all-reduce";  // in traces and time-outs
 
-// The computation of the forward pass: its operations without the copies beside them.
-std::vector<Operation> forward_operations(const Program& program) {
-  std::vector<Operation> operations;
-  std::vector<Value> places(program.operations.size(), kNoValue);
-  for (Value v = 0; v < program.forward_end(); ++v) {
-    Operation op = program.at(v);
-    if (op.rule->reach == Reach::kBeside) continue;
-    for_each_read(op, [&](Value& read) { read = places[static_cast<std::size_t>(read)]; });
-    places[static_cast<std::size_t>(v)] = static_cast<Value>(operations.size());
-    operations.push_back(std::move(op));
-  }
-  return operations;
-}
-
 // The messages of an operation that reads rows of other ranks.
 Channel channel_of(const Program& program, Value value) {
   const Operation& op = program.at(value);
@@ -49,7 +35,7 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
   const Value embeddings = training_.program.embeddings;
   shares_forward_ =
       options_.trains &&
-      forward_operations(training_.program) == forward_operations(evaluation_.program) &&
+      same_forward(training_.program, evaluation_.program) &&
       (training_.layout.places[static_cast<std::size_t>(embeddings)].is_nowhere() ||
        training_.ends[static_cast<std::size_t>(embeddings)] >=
            training_.schedule.instants[static_cast<std::size_t>(training_.program.logits)]);

@@ -7,6 +7,24 @@
 
 namespace atl {
 
+namespace {
+
+// The computation of the forward pass: its operations without the copies beside them.
+std::vector<Operation> forward_operations(const Program& program) {
+  std::vector<Operation> operations;
+  std::vector<Value> places(program.operations.size(), kNoValue);
+  for (Value v = 0; v < program.forward_end(); ++v) {
+    Operation op = program.at(v);
+    if (op.rule->reach == Reach::kBeside) continue;
+    for_each_read(op, [&](Value& read) { read = places[static_cast<std::size_t>(read)]; });
+    places[static_cast<std::size_t>(v)] = static_cast<Value>(operations.size());
+    operations.push_back(std::move(op));
+  }
+  return operations;
+}
+
+}  // namespace
+
 Value Program::append(Operation operation) {
   operation.scope = static_cast<int>(scopes.size()) - 1;
   const bool any_rows = operation.rule->rows_of == RowsOf::kNodes;
@@ -35,6 +53,10 @@ ParameterSizes parameter_sizes(const Program& program, bool pads_operands, std::
     }
   }
   return sizes;
+}
+
+bool same_forward(const Program& a, const Program& b) {
+  return forward_operations(a) == forward_operations(b);
 }
 
 bool reads(const Program& program, GraphData data) {

@@ -107,6 +107,9 @@ bool reads(const Program& program, GraphData data);
 // True if no operation reads rows of neighbours one by one.
 bool only_adds_neighbours(const Program& program);
 
+// Whether the forward passes of both compute the same, whatever is copied beside them.
+bool same_forward(const Program& a, const Program& b);
+
 // How many rows of its weight a product reads, or a weight gradient adds to.
 std::int64_t weight_rows(const Program& program, const Operation& product);
 

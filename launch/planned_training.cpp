@@ -1,0 +1,72 @@
+#include "launch/planned_training.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace atl {
+
+AskedMessages asked_messages(const TrainOptions& options,
+                             const std::optional<std::string>& allowed) {
+  AskedMessages asked;
+  const ExchangeOptions exchange = options.exchange_options();
+  if (!exchange.is_plain()) asked.exchange = exchange;
+  if (exchange_mode(exchange.mode).takes_bits()) {
+    const std::vector<int>& widths = exchange.message_bits.bits.widths;
+    if (widths.size() != 1) {
+      fail_option(
+          "--bits {}: a plan has one width per layer; allowed are 1, 2, 4, 8, 16 and 32, or "
+          "--allow-bits for the plan to choose",
+          to_string(exchange.message_bits.bits));
+    }
+    asked.start_bits = widths.front();
+  }
+  // Exact messages always are a choice, unless a mode was asked for.
+  std::vector<int> others = {asked.start_bits};
+  if (!asked.exchange) others.push_back(32);
+  if (allowed) {
+    asked.bits = parse_bits(*allowed).widths;
+    if (asked.bits.empty()) {
+      fail_option("--allow-bits {}: allowed are widths as in 32,8,4", *allowed);
+    }
+    if (asked.exchange && !exchange_mode(exchange.mode).takes_bits()) {
+      fail_option("--allow-bits {}: --exchange {} sends no messages that could have fewer bits",
+                  *allowed, exchange.mode);
+    }
+  }
+  for (const int width : others) {
+    if (std::ranges::count(asked.bits, width) == 0) asked.bits.push_back(width);
+  }
+  return asked;
+}
+
+bool is_run_of(const TracedRun& run, const ModelConfig& model) {
+  return layer_count(run.model) == layer_count(model) && run.model.kind == model.kind &&
+         run.model.description == model.description;
+}
+
+Measured measured_by(const TracedRun& run, const Topology& topology) {
+  return {common_corrections(run, topology), run.share_sent,
+          run.exchange ? run.exchange->mode : ""};
+}
+
+PlannedMessages planned_messages(const AskedMessages& messages, const Measured& measured) {
+  PlannedMessages planned;
+  if (!messages.exchange) return planned;
+  planned.exchange = &*messages.exchange;
+  if (measured.exchange == messages.exchange->mode) planned.share = measured.share_sent;
+  return planned;
+}
+
+void require_offload(const ModelConfig& model, const Topology& topology) {
+  if (model.offload != OffloadChoice::kOn) return;
+  for (std::size_t rank = 0; rank < topology.devices.size(); ++rank) {
+    if (topology.devices[rank].kind == "cuda") continue;
+    fail_option(
+        "--offload on: rank {} of the topology has kind {}; only a GPU has another memory "
+        "than its host; use auto",
+        rank, topology.devices[rank].kind);
+  }
+}
+
+}  // namespace atl

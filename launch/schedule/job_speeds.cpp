@@ -1,0 +1,188 @@
+#include "launch/schedule/job_speeds.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/checksum.hpp"
+#include "base/files.hpp"
+#include "base/progress.hpp"
+#include "engine/placement/sub_topology.hpp"
+#include "launch/planned_graph.hpp"
+#include "launch/version.hpp"
+
+namespace atl {
+
+namespace {
+
+constexpr int kSpeedsFormat = 1;
+
+// One factor holds for all ranks: for any number of them.
+PhaseCorrections for_ranks(const PhaseCorrections& all, int ranks, int layers) {
+  PhaseCorrections some(ranks, layers);
+  for (std::size_t p = 0; p < kPhaseNames.size(); ++p) {
+    for (int layer = -1; layer < layers; ++layer) {
+      for (const bool backward : {false, true}) {
+        const PhasePlace place{static_cast<Phase>(p), layer, backward};
+        for (int rank = 0; rank < ranks; ++rank) some.set(rank, place, all.factor(0, place));
+      }
+    }
+  }
+  return some;
+}
+
+// Hosts by number: their names change no time.
+Json machine_json(Topology machine) {
+  for (std::size_t h = 0; h < machine.hosts.size(); ++h) {
+    machine.hosts[h].name = std::to_string(h);
+  }
+  return to_json(machine);
+}
+
+}  // namespace
+
+SimulatedSpeeds::SimulatedSpeeds(Setting setting)
+    : setting_(std::move(setting)),
+      hosts_(scheduled_hosts(setting_.topology)),
+      measured_(setting_.trainings.trainings.size()),
+      measured_by_(measured_.size()) {
+  for (std::size_t t = 0; t < measured_.size(); ++t) {
+    const ScheduledTraining& training = setting_.trainings.trainings[t];
+    const ModelConfig model =
+        model_for(training.dataset->info(), training.options.model, setting_.topology.ranks());
+    for (std::size_t r = 0; r < setting_.measured.size(); ++r) {
+      const TracedRun& run = setting_.measured[r];
+      if (!is_run_of(run, model)) continue;
+      measured_[t] = measured_by(run, setting_.topology);
+      measured_by_[t] = fmt::format("{} ms in {} epochs", 1000 * run.epoch_s, run.epochs);
+    }
+  }
+  read_table();
+}
+
+void SimulatedSpeeds::read_table() {
+  const std::filesystem::path& file = setting_.table;
+  if (file.empty() || !is_there(file)) return;
+  const Json json = read_json(file);
+  const bool is_ours = json_field<int>(json, "format", file) == kSpeedsFormat &&
+                       json_field<std::string>(json, "program", file) == program_commit();
+  if (!is_ours) return;
+  for (const Json& entry : json_field<Json>(json, "speeds", file)) {
+    Known known{.speed = parse_speed(json_field<Json>(entry, "speed", file), file),
+                .dataset = json_field<std::string>(entry, "dataset", file),
+                .hosts = json_field<std::size_t>(entry, "hosts", file),
+                .ranks_per_host = json_field<int>(entry, "ranks_per_host", file)};
+    const bool fits =
+        !known.speed.refusal.empty() || (known.speed.epoch_card_s.size() == known.hosts &&
+                                         known.speed.evaluation_card_s.size() == known.hosts);
+    if (!fits) {
+      fail_input(
+          "{}: a speed on {} hosts has figures of other numbers of cards; remove the file, "
+          "and it is made again",
+          file.string(), known.hosts);
+    }
+    known_.emplace(json_field<std::string>(entry, "key", file), std::move(known));
+  }
+}
+
+void SimulatedSpeeds::save() {
+  if (setting_.table.empty() || !is_new_) return;
+  Json speeds = Json::array();
+  for (const auto& [key, known] : known_) {
+    speeds.push_back({{"key", key},
+                      {"dataset", known.dataset},
+                      {"hosts", known.hosts},
+                      {"ranks_per_host", known.ranks_per_host},
+                      {"speed", to_json(known.speed)}});
+  }
+  write_json(setting_.table,
+             {{"format", kSpeedsFormat}, {"program", program_commit()}, {"speeds", speeds}});
+  is_new_ = false;
+}
+
+JobPlacement SimulatedSpeeds::canonical(const JobPlacement& placement) const {
+  JobPlacement first{.hosts = {}, .ranks_per_host = placement.ranks_per_host};
+  std::map<int, std::size_t> taken;  // by kind: hosts that were looked at
+  for (const int host : placement.hosts) {
+    const int kind = hosts_.at(static_cast<std::size_t>(host)).kind;
+    std::size_t& next = taken[kind];
+    while (hosts_[next].kind != kind) ++next;
+    first.hosts.push_back(static_cast<int>(next++));
+  }
+  return first;
+}
+
+const SimulatedSpeed& SimulatedSpeeds::speed_of(std::size_t training,
+                                                const JobPlacement& placement) {
+  const Place place(training, placement.ranks_per_host, placement.hosts);
+  if (const auto found = places_.find(place); found != places_.end()) return *found->second;
+  const JobPlacement first = canonical(placement);
+  const SimulatedSpeed& speed =
+      first == placement ? simulate(training, placement) : speed_of(training, first);
+  places_.emplace(place, &speed);
+  return speed;
+}
+
+const SimulatedSpeed& SimulatedSpeeds::simulate(std::size_t t, const JobPlacement& placement) {
+  const ScheduledTraining& training = setting_.trainings.trainings[t];
+  const Topology machine = sub_topology(setting_.topology, placement);
+  const Json identity = {
+      {"training", training.identity}, {"machine", machine_json(machine)}, {"by", measured_by_[t]}};
+  const std::string key = to_hex(checksum(std::string_view(identity.dump())));
+  if (!known_.contains(key)) {
+    const Activity activity(fmt::format("simulating epochs of {} on {} ranks",
+                                        training.dataset->info().name, machine.ranks()));
+    Measured measured = measured_[t];
+    if (!measured_by_[t].empty()) {
+      const ModelConfig model =
+          model_for(training.dataset->info(), training.options.model, machine.ranks());
+      measured.corrections = for_ranks(measured.corrections, machine.ranks(), layer_count(model));
+    }
+    Known known;
+    known.speed = simulated_speed(training, machine, cuts_, measured);
+    known.dataset = training.dataset->info().name;
+    known.hosts = placement.hosts.size();
+    known.ranks_per_host = placement.ranks_per_host;
+    known_.emplace(key, std::move(known));
+    ++simulated_;
+    is_new_ = true;
+  }
+  return known_.at(key).speed;
+}
+
+double SimulatedSpeeds::evaluations_per_epoch(int job) const {
+  return static_cast<double>(at(job).evaluations) / static_cast<double>(at(job).epochs);
+}
+
+double SimulatedSpeeds::epoch_s(int job, const JobPlacement& placement) {
+  const SimulatedSpeed& speed = speed_of(at(job).training, placement);
+  return speed.epoch_s + evaluations_per_epoch(job) * speed.evaluation_s;
+}
+
+std::vector<double> SimulatedSpeeds::card_shares(int job, const JobPlacement& placement) {
+  const SimulatedSpeed& speed = speed_of(at(job).training, placement);
+  std::vector<double> shares(placement.hosts.size(), 0);
+  if (!speed.refusal.empty()) return shares;
+  const double evaluations = evaluations_per_epoch(job);
+  const double seconds = epoch_s(job, placement);
+  for (std::size_t h = 0; h < shares.size(); ++h) {
+    const double card_s = speed.epoch_card_s.at(h) + evaluations * speed.evaluation_card_s.at(h);
+    shares[h] = std::min(1.0, card_s / seconds);
+  }
+  return shares;
+}
+
+std::string SimulatedSpeeds::refusal(int job) const {
+  std::string refusal;
+  std::size_t most = 0;
+  for (const auto& [place, speed] : places_) {
+    const auto& [training, each, hosts] = place;
+    const std::size_t ranks = hosts.size() * static_cast<std::size_t>(each);
+    if (training != at(job).training || ranks < most) continue;
+    most = ranks;
+    refusal = speed->refusal;
+  }
+  return refusal;
+}
+
+}  // namespace atl

@@ -1,0 +1,75 @@
+// How fast the jobs of a schedule are where, by simulated epochs: the T(job, ranks, placement) that
+// its policies ask for.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "engine/placement/job_schedule.hpp"
+#include "engine/placement/topology.hpp"
+#include "launch/schedule/scheduled_training.hpp"
+#include "launch/schedule/simulated_speed.hpp"
+
+namespace atl {
+
+class SimulatedSpeeds final : public JobSpeeds {
+ public:
+  struct Setting {
+    const ScheduledTrainings& trainings;
+    const Topology& topology;
+    std::filesystem::path table = {};  // speeds that are known already; "" : none are kept
+    // Runs with a trace, on all ranks of the topology: they correct jobs of the same layers.
+    std::vector<TracedRun> measured = {};
+  };
+  // What the setting refers to must outlive it. Throws Error{kInput} for a damaged table; one of
+  // another version of the program is left alone until save().
+  explicit SimulatedSpeeds(Setting setting);
+
+  // With its share of the evaluations.
+  double epoch_s(int job, const JobPlacement& placement) override;
+  std::vector<double> card_shares(int job, const JobPlacement& placement) override;
+
+  // Why a job can't train where it was asked for with most ranks; "": it can, or nobody asked.
+  std::string refusal(int job) const;
+  // Epochs that this object has simulated; others were in the table, or equal to these.
+  int simulated() const { return simulated_; }
+  // Writes the table where anything in it is new.
+  void save();
+
+ private:
+  struct Known {
+    SimulatedSpeed speed;
+    // For people who read the table.
+    std::string dataset = {};
+    std::size_t hosts = 0;
+    int ranks_per_host = 0;
+  };
+  using Place = std::tuple<std::size_t, int, std::vector<int>>;  // training, ranks per host, hosts
+
+  const SimulatedSpeed& speed_of(std::size_t training, const JobPlacement& placement);
+  // The same where no placement that is alike is known, from the table or anew.
+  const SimulatedSpeed& simulate(std::size_t training, const JobPlacement& placement);
+  // The first hosts of their kinds, in the order of those that they stand for.
+  JobPlacement canonical(const JobPlacement& placement) const;
+  const ScheduledTrainings::Job& at(int job) const {
+    return setting_.trainings.jobs[static_cast<std::size_t>(job)];
+  }
+  double evaluations_per_epoch(int job) const;
+  void read_table();
+
+  Setting setting_;
+  std::vector<ScheduledHost> hosts_;
+  std::vector<Measured> measured_;        // by training
+  std::vector<std::string> measured_by_;  // what these are called in keys
+  std::map<std::string, Known> known_;    // by key
+  std::map<Place, const SimulatedSpeed*> places_;
+  CutTable cuts_;
+  int simulated_ = 0;
+  bool is_new_ = false;
+};
+
+}  // namespace atl
