@@ -117,6 +117,7 @@ void declare(CLI::App& program, Manner& manner) {
   add_features_command(program);
   add_partition_command(program);
   add_plan_command(program);
+  add_schedule_command(program);
   add_train_command(program);
   add_launch_command(program);
   add_jobs_command(program);

@@ -17,11 +17,10 @@ void add_split_command(CLI::App& app);
 void add_features_command(CLI::App& app);
 void add_partition_command(CLI::App& app);
 void add_train_command(CLI::App& app);
-// The same command, which does nothing but say what is wrong with its options.
-void add_train_check(CLI::App& app);
 void add_launch_command(CLI::App& app);
 void add_jobs_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
+void add_schedule_command(CLI::App& app);
 void add_predict_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
 void add_program_command(CLI::App& app);

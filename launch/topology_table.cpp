@@ -8,45 +8,17 @@
 #include <vector>
 
 #include "base/memory.hpp"
+#include "base/table_text.hpp"
 
 namespace atl {
 
 namespace {
 
-using Row = std::vector<std::string>;
+using Row = TableTextRow;
 
 constexpr const char* kNoLimit = "no limit";
 
-bool is_figure(const std::string& cell) {
-  if (cell == "-" || cell == kNoLimit) return true;
-  const bool starts = !cell.empty() && cell.front() >= '0' && cell.front() <= '9';
-  return starts && cell.find_first_of(":,") == std::string::npos;
-}
-
-// The first row is the head. Columns of figures stand right, others and the first one left.
-std::string text_of(const std::vector<Row>& rows) {
-  const std::size_t columns = rows.front().size();
-  std::vector<std::size_t> widths(columns, 0);
-  std::vector<bool> right(columns, true);
-  right[0] = false;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    for (std::size_t c = 0; c < columns; ++c) {
-      widths[c] = std::max(widths[c], rows[r][c].size());
-      if (r > 0 && !is_figure(rows[r][c])) right[c] = false;
-    }
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t c = 0; c < columns; ++c) {
-      line += right[c] ? fmt::format("  {:>{}}", row[c], widths[c])
-                       : fmt::format("  {:<{}}", row[c], widths[c]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + '\n';
-  }
-  return text;
-}
+std::string text_of(const std::vector<Row>& rows) { return table_text(rows, kNoLimit); }
 
 // Four digits, but never a power of ten.
 std::string number(double value) {

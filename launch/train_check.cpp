@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "launch/command.hpp"
 #include "launch/command_words.hpp"
 #include "launch/config_file.hpp"
 
@@ -13,7 +12,7 @@ namespace atl {
 CheckedTraining::CheckedTraining(const std::vector<std::string>& words, const std::string& place)
     : program_(std::make_unique<CLI::App>()) {
   program_->option_defaults()->always_capture_default();
-  add_train_check(*program_);
+  flags_ = &add_train_check(*program_);
   add_config_option(*program_);
   command_ = program_->get_subcommand("train");
   program_->parse_complete_callback([this] { complete_options(*program_); });

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "launch/train_flags.hpp"
+
 namespace atl {
 
 class CheckedTraining {
@@ -19,9 +21,12 @@ class CheckedTraining {
   bool is_given(const std::string& option) const;
   std::string value(const std::string& option) const;  // that by default where it isn't given
   const CLI::App& command() const { return *command_; }
+  // Valid as long as this.
+  const TrainFlags& flags() const { return *flags_; }
 
  private:
   std::unique_ptr<CLI::App> program_;
+  const TrainFlags* flags_;
   CLI::App* command_;
 };
 

@@ -269,7 +269,7 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
 using Run = std::function<void(const TrainArguments&, CLI::App&)>;
 
 // run: what the command does once its options are read.
-void declare_train(CLI::App& app, const Run& run) {
+const TrainFlags& declare_train(CLI::App& app, const Run& run) {
   CLI::App* command =
       app.add_subcommand("train", "Train a model on the whole graph, over all ranks of the job");
   command->footer(
@@ -352,6 +352,7 @@ void declare_train(CLI::App& app, const Run& run) {
       ->check(non_negative_number())
       ->group("Machine");
   command->callback([command, arguments, run] { run(*arguments, *command); });
+  return arguments->flags;
 }
 
 }  // namespace
@@ -363,6 +364,6 @@ void add_train_command(CLI::App& app) {
   });
 }
 
-void add_train_check(CLI::App& app) { declare_train(app, check_train); }
+const TrainFlags& add_train_check(CLI::App& app) { return declare_train(app, check_train); }
 
 }  // namespace atl

@@ -57,4 +57,8 @@ void add_plan_flag(CLI::App& command, TrainFlags& flags);
 // live until the command's callback has run.
 void add_train_flags(CLI::App& command, TrainFlags& flags);
 
+// Adds `atoll train` that does nothing but say what is wrong with its options. The flags live as
+// long as the command, and hold the options once these are read.
+const TrainFlags& add_train_check(CLI::App& app);
+
 }  // namespace atl

@@ -10,11 +10,11 @@
 
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "launch/report/svg_parts.hpp"
 
 namespace atl {
 namespace {
 
-constexpr double kWidth = 560;
 constexpr double kHeight = 280;
 constexpr double kLeft = 64;
 constexpr double kRight = 16;
@@ -23,7 +23,6 @@ constexpr double kBottom = 42;
 constexpr double kBarRow = 30;     // height of one bar's row
 constexpr double kBarNames = 130;  // room for names on the left
 constexpr double kBarTotals = 64;  // and for totals on the right
-constexpr int kColors = 8;         // --s0 .. --s7 of the page's style sheet
 constexpr std::size_t kMostPoints = 1000;
 constexpr std::size_t kPanelColumns = 3;
 constexpr double kPanelHeight = 130;  // of one row of panels, with name and ticks
@@ -37,32 +36,11 @@ struct Axis {
   }
 };
 
-std::string color(int index) { return fmt::format("var(--s{})", index % kColors); }
-
-// Parts of a bar beyond the palette repeat its colours paler.
-const char* opacity(std::size_t part) {
-  return part < static_cast<std::size_t>(kColors) ? "1" : "0.5";
-}
-
 // Series beyond the palette repeat its colours with dashes.
 std::string dashes(int index) {
-  return index < kColors ? ""
-                         : fmt::format(" stroke-dasharray=\"{} 3\"", 2 + 3 * (index / kColors));
-}
-
-std::string figure(const std::string& title, const std::string& body) {
-  return fmt::format("<figure><figcaption>{}</figcaption>\n{}</figure>\n", escape_html(title),
-                     body);
-}
-
-std::string open_svg(const std::string& title, double height, const std::string& data = "") {
-  return fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\"{}>\n", kWidth,
-                     height, escape_html(title), data);
-}
-
-std::string text_at(double x, double y, const char* anchor, const std::string& text) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
-                     escape_html(text));
+  return index < kPaletteColors
+             ? ""
+             : fmt::format(" stroke-dasharray=\"{} 3\"", 2 + 3 * (index / kPaletteColors));
 }
 
 std::string value_text(const LineChart& chart, double value) {
@@ -103,8 +81,8 @@ std::vector<std::pair<double, double>> drawn_points(const ChartSeries& series) {
 
 // Data for chart_script.hpp.
 std::string chart_data(const LineChart& chart, const Axis& x) {
-  Json data = {{"label", chart.x_label}, {"width", kWidth}, {"left", x.first_pixel},
-               {"right", x.last_pixel},  {"low", x.low},    {"high", x.high},
+  Json data = {{"label", chart.x_label}, {"width", kChartWidth}, {"left", x.first_pixel},
+               {"right", x.last_pixel},  {"low", x.low},         {"high", x.high},
                {"series", Json::array()}};
   for (const ChartSeries& series : chart.series) {
     Json points = Json::array();
@@ -380,7 +358,7 @@ std::string draw_lines(const LineChart& chart) {
   const UsualValues usual = usual_values(chart);
   const std::optional<Bounds> found = bounds_of(chart, usual);
   if (!found) return "";
-  const Axis x{found->x_low, found->x_high, kLeft, kWidth - kRight};
+  const Axis x{found->x_low, found->x_high, kLeft, kChartWidth - kRight};
   const Axis y{found->y_low, found->y_high, kHeight - kBottom, kTop};
   std::string svg = open_svg(chart.title, kHeight, chart_data(chart, x)) + draw_axes(chart, x, y);
   for (const ChartMark& mark : chart.marks) svg += draw_mark(mark, x, y);
@@ -395,7 +373,7 @@ std::string draw_bars(const StackedBars& chart) {
   }
   if (longest <= 0) return "";
   const double bottom = kTop + kBarRow * static_cast<double>(chart.bars.size());
-  const Axis x{0, longest, kBarNames, kWidth - kBarTotals};
+  const Axis x{0, longest, kBarNames, kChartWidth - kBarTotals};
   std::string svg = open_svg(chart.title, bottom + kBottom);
   for (const double tick : nice_ticks(0, longest, 5)) {
     svg += fmt::format("<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\"/>\n",
@@ -419,7 +397,7 @@ std::string draw_areas(const StackedAreas& chart) {
   const std::size_t columns = std::min(count, kPanelColumns);
   const std::size_t rows = (count + columns - 1) / columns;
   const double row_height = count > 1 ? kPanelHeight : kHeight - kBottom;
-  const double width = (kWidth - kLeft - kRight + kPanelGap) / static_cast<double>(columns);
+  const double width = (kChartWidth - kLeft - kRight + kPanelGap) / static_cast<double>(columns);
   const double height = row_height * static_cast<double>(rows) + 20;
   std::string svg = open_svg(chart.title, height);
   for (std::size_t i = 0; i < count; ++i) {
@@ -433,7 +411,7 @@ std::string draw_areas(const StackedAreas& chart) {
       svg += text_at(left - 8, y.at(tick) + 4, "end", format_number(tick * 100) + "%");
     }
   }
-  svg += text_at((kLeft + kWidth - kRight) / 2, height - 6, "middle", chart.x_label);
+  svg += text_at((kLeft + kChartWidth - kRight) / 2, height - 6, "middle", chart.x_label);
   return figure(chart.title, svg + "</svg>\n" + legend_of(chart));
 }
 

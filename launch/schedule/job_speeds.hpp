@@ -19,14 +19,14 @@ namespace atl {
 class SimulatedSpeeds final : public JobSpeeds {
  public:
   struct Setting {
-    const ScheduledTrainings& trainings;
-    const Topology& topology;
-    std::filesystem::path table = {};  // speeds that are known already; "" : none are kept
+    ScheduledTrainings trainings;
+    Topology topology;
+    std::filesystem::path table = {};  // speeds that are known already; empty: none are kept
     // Runs with a trace, on all ranks of the topology: they correct jobs of the same layers.
     std::vector<TracedRun> measured = {};
   };
-  // What the setting refers to must outlive it. Throws Error{kInput} for a damaged table; one of
-  // another version of the program is left alone until save().
+  // Throws Error{kInput} for a damaged table; one of another version of the program is left alone
+  // until save().
   explicit SimulatedSpeeds(Setting setting);
 
   // With its share of the evaluations.

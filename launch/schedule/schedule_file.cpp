@@ -17,7 +17,7 @@ constexpr int kScheduleFormat = 1;
 constexpr double kMostSeconds = 1e12;
 constexpr std::int64_t kMostCount = 1'000'000'000;
 
-// What is not known, such as when a job ends that is under way, is null.
+// A time that is not known, such as when a job ends that is under way, is null.
 Json seconds_json(double seconds) { return std::isfinite(seconds) ? Json(seconds) : Json(); }
 
 Json jobs_json(const ScheduleFile& file) {
@@ -30,8 +30,7 @@ Json jobs_json(const ScheduleFile& file) {
                     {"epochs", job.epochs},
                     {"least_ranks", job.least_ranks},
                     {"most_ranks", job.most_ranks},
-                    {"priority", job.priority},
-                    {"completion_s", seconds_json(file.schedule.completion_s[j])}});
+                    {"priority", job.priority}});
   }
   return jobs;
 }
@@ -46,9 +45,9 @@ Json hosts_json(const std::vector<ScheduledHost>& hosts) {
   return list;
 }
 
-Json segments_json(const ScheduleFile& file) {
+Json schedule_json(const ScheduleFile& file, const JobSchedule& schedule) {
   Json segments = Json::array();
-  for (const JobSegment& segment : file.schedule.segments) {
+  for (const JobSegment& segment : schedule.segments) {
     Json hosts = Json::array();
     for (const int host : segment.placement.hosts) {
       hosts.push_back(file.hosts.at(static_cast<std::size_t>(host)).name);
@@ -61,7 +60,12 @@ Json segments_json(const ScheduleFile& file) {
                         {"first_epoch", segment.first_epoch},
                         {"last_epoch", segment.last_epoch}});
   }
-  return segments;
+  Json completion = Json::array();
+  for (const double seconds : schedule.completion_s) completion.push_back(seconds_json(seconds));
+  return {{"mean_completion_s", seconds_json(schedule.mean_completion_s)},
+          {"makespan_s", seconds_json(schedule.makespan_s)},
+          {"completion_s", std::move(completion)},
+          {"segments", std::move(segments)}};
 }
 
 struct ScheduleEntry : JsonEntry {
@@ -97,8 +101,8 @@ class ScheduleReader {
  public:
   ScheduleReader(const Json& json, const std::string& place)
       : root_(json, place,
-              {"format", "list", "topology", "policy", "elastic", "mean_completion_s", "makespan_s",
-               "first_come_mean_s", "bound_s", "hosts", "jobs", "segments"}) {}
+              {"format", "list", "topology", "policy", "elastic", "first_come_mean_s", "bound_s",
+               "hosts", "jobs", "planned", "done"}) {}
 
   ScheduleFile read() {
     root_.require_format(kScheduleFormat);
@@ -106,23 +110,44 @@ class ScheduleReader {
     file_.topology = root_.text("topology", "names of files");
     file_.policy = root_.text("policy", "names of policies");
     file_.elastic = root_.flag("elastic");
-    file_.schedule.mean_completion_s = root_.seconds_or_null("mean_completion_s");
-    file_.schedule.makespan_s = root_.seconds_or_null("makespan_s");
     file_.first_come_mean_s = root_.seconds_or_null("first_come_mean_s");
     file_.bound_s = root_.seconds_or_null("bound_s");
-    each("hosts", [&](const Json& json, const std::string& place) { read_host(json, place); });
-    each("jobs", [&](const Json& json, const std::string& place) { read_job(json, place); });
-    each("segments", [&](const Json& json, const std::string& place) { read_part(json, place); });
+    each(root_, "hosts", [&](const Json& json, const std::string& at) { read_host(json, at); });
+    each(root_, "jobs", [&](const Json& json, const std::string& at) { read_job(json, at); });
+    file_.schedule = read_schedule("planned");
+    if (root_.has("done")) file_.done = read_schedule("done");
     return std::move(file_);
   }
 
  private:
   template <typename Read>
-  void each(const char* field, const Read& read) {
+  static void each(const ScheduleEntry& entry, const char* field, const Read& read) {
     std::size_t index = 0;
-    for (const Json& json : root_.array(field)) {
-      read(json, fmt::format("{}: {}[{}]", root_.place, field, index++));
+    for (const Json& json : entry.array(field)) {
+      read(json, fmt::format("{}: {}[{}]", entry.place, field, index++));
     }
+  }
+
+  JobSchedule read_schedule(const char* field) const {
+    const ScheduleEntry entry(root_.required(field, "objects"),
+                              fmt::format("{}: {}", root_.place, field),
+                              {"mean_completion_s", "makespan_s", "completion_s", "segments"});
+    JobSchedule schedule;
+    schedule.mean_completion_s = entry.seconds_or_null("mean_completion_s");
+    schedule.makespan_s = entry.seconds_or_null("makespan_s");
+    each(entry, "completion_s", [&](const Json& json, const std::string& place) {
+      const Json object = {{"seconds", json}};
+      schedule.completion_s.push_back(
+          ScheduleEntry(object, place, {"seconds"}).seconds_or_null("seconds"));
+    });
+    if (schedule.completion_s.size() != file_.jobs.size()) {
+      entry.refuse("completion_s", entry.json.at("completion_s"),
+                   fmt::format("lists of {}, a number for each job", file_.jobs.size()));
+    }
+    each(entry, "segments", [&](const Json& json, const std::string& place) {
+      schedule.segments.push_back(read_segment(json, place));
+    });
+    return schedule;
   }
 
   void read_host(const Json& json, const std::string& place) {
@@ -138,9 +163,9 @@ class ScheduleReader {
   }
 
   void read_job(const Json& json, const std::string& place) {
-    const ScheduleEntry entry(json, place,
-                              {"name", "folder", "arrival_s", "epochs", "least_ranks", "most_ranks",
-                               "priority", "completion_s"});
+    const ScheduleEntry entry(
+        json, place,
+        {"name", "folder", "arrival_s", "epochs", "least_ranks", "most_ranks", "priority"});
     SchedulableJob job;
     job.name = entry.text("name", "names");
     job.arrival_s = entry.seconds("arrival_s");
@@ -150,10 +175,9 @@ class ScheduleReader {
     job.priority = entry.number("priority", 0, kMostSeconds);
     file_.jobs.push_back(std::move(job));
     file_.folders.push_back(entry.text("folder", "names of folders"));
-    file_.schedule.completion_s.push_back(entry.seconds_or_null("completion_s"));
   }
 
-  void read_part(const Json& json, const std::string& place) {
+  JobSegment read_segment(const Json& json, const std::string& place) const {
     const ScheduleEntry entry(
         json, place,
         {"job", "hosts", "ranks_per_host", "from_s", "to_s", "first_epoch", "last_epoch"});
@@ -172,7 +196,7 @@ class ScheduleReader {
     segment.to_s = entry.number("to_s", segment.from_s, kMostSeconds);
     segment.first_epoch = entry.number("first_epoch", 0, kMostCount);
     segment.last_epoch = entry.number("last_epoch", segment.first_epoch, kMostCount);
-    file_.schedule.segments.push_back(std::move(segment));
+    return segment;
   }
 
   int host_named(const ScheduleEntry& entry, const Json& name) const {
@@ -191,18 +215,18 @@ class ScheduleReader {
 }  // namespace
 
 Json to_json(const ScheduleFile& file) {
-  return {{"format", kScheduleFormat},
-          {"list", file.list},
-          {"topology", file.topology},
-          {"policy", file.policy},
-          {"elastic", file.elastic},
-          {"mean_completion_s", seconds_json(file.schedule.mean_completion_s)},
-          {"makespan_s", seconds_json(file.schedule.makespan_s)},
-          {"first_come_mean_s", seconds_json(file.first_come_mean_s)},
-          {"bound_s", seconds_json(file.bound_s)},
-          {"hosts", hosts_json(file.hosts)},
-          {"jobs", jobs_json(file)},
-          {"segments", segments_json(file)}};
+  Json json = {{"format", kScheduleFormat},
+               {"list", file.list},
+               {"topology", file.topology},
+               {"policy", file.policy},
+               {"elastic", file.elastic},
+               {"first_come_mean_s", seconds_json(file.first_come_mean_s)},
+               {"bound_s", seconds_json(file.bound_s)},
+               {"hosts", hosts_json(file.hosts)},
+               {"jobs", jobs_json(file)},
+               {"planned", schedule_json(file, file.schedule)}};
+  if (file.done) json["done"] = schedule_json(file, *file.done);
+  return json;
 }
 
 ScheduleFile read_schedule(const std::filesystem::path& path) {

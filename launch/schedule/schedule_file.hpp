@@ -2,6 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/json.hpp"
 #include "engine/placement/job_schedule.hpp"
@@ -19,6 +22,8 @@ struct ScheduleFile {
   JobSchedule schedule;
   double first_come_mean_s = 0;  // of fifo, simulated
   double bound_s = 0;
+  // As it was run, so far; none: it was not. What has not ended yet is infinite.
+  std::optional<JobSchedule> done = std::nullopt;
 };
 Json to_json(const ScheduleFile& file);
 // Throws Error{kInput} naming the file, the field, the value found and those allowed.

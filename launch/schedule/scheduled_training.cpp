@@ -8,7 +8,7 @@
 
 #include "engine/training/option_table.hpp"
 #include "launch/planned_graph.hpp"
-#include "launch/train_words.hpp"
+#include "launch/train_check.hpp"
 
 namespace atl {
 
@@ -72,7 +72,7 @@ class TrainingReader {
 
  private:
   ScheduledTrainings::Job read_new(const ListedJob& job, const std::string& where) {
-    const TrainWords words(job.train_words(), where);
+    const CheckedTraining words(job.train_words(), where);
     ScheduledTraining training{.dataset = dataset_in(job.dataset),
                                .options = words.flags().resolve(),
                                .partition = words.flags().resolve_partition(),
