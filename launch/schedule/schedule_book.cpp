@@ -1,0 +1,229 @@
+#include "launch/schedule/schedule_book.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "base/log.hpp"
+#include "launch/jobs/job_folder.hpp"
+
+namespace atl {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool are_alike(const ListedJob& a, const ListedJob& b) { return a.identity() == b.identity(); }
+
+std::string hosts_text(const std::vector<ScheduledHost>& hosts) {
+  std::vector<std::string> texts;
+  for (const ScheduledHost& host : hosts) {
+    texts.push_back(fmt::format("{} ({} slots)", host.name, host.slots));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string end_text(const std::string& how, const std::string& why, std::int64_t epoch,
+                     std::int64_t epochs) {
+  if (how == "done") return fmt::format("done after epoch {}", epoch);
+  if (how == "failed") return "failed: " + why;
+  const std::string after = fmt::format("after epoch {} of {}", epoch, epochs);
+  if (how == "cancelled") return fmt::format("cancelled {}; 'schedule add' goes on there", after);
+  if (how == "lost") return fmt::format("stopped {}: {}", after, why);
+  if (how == "killed") return fmt::format("ended {}: {}", after, why);
+  return fmt::format("ended {}, to go on elsewhere or later", after);
+}
+
+fs::path schedule_file(const fs::path& out) { return out / "schedule.json"; }
+
+}  // namespace
+
+ScheduleBook::ScheduleBook(const ScheduleRunSetting& setting)
+    : setting_(setting), out_(setting.launch.out), journal_(out_) {
+  if (story().hosts.empty()) begin();
+  require_same_hosts();
+  take_list();
+  if (!is_there(schedule_file(out_))) write_json(schedule_file(out_), to_json(setting.plan));
+  known_ = known_with({});
+}
+
+std::int64_t ScheduleBook::epochs_done(int number) const {
+  return atl::epochs_done(job(number).job.folder(out_));
+}
+
+double ScheduleBook::epochs_left(int number) const {
+  if (job(number).is_cancelled) return 1;  // that which it is in
+  return static_cast<double>(
+      std::max<std::int64_t>(1, job(number).epochs - epochs_done(number)));
+}
+
+bool ScheduleBook::has_finished() const {
+  return std::ranges::all_of(story().jobs, &StoryJob::has_ended);
+}
+
+void ScheduleBook::tell(const char* event, const std::string& text, Json fields) {
+  if (!text.empty()) {
+    log::info("schedule: {}", text);
+    fields["text"] = text;
+  }
+  journal_.tell(event, fields);
+}
+
+void ScheduleBook::tell_end(int number, const std::string& how, const std::string& why,
+                            const std::string& request) {
+  const std::int64_t epoch = epochs_done(number);
+  Json fields = {{"job", number}, {"epoch", epoch}, {"how", how}, {"why", why}};
+  if (!request.empty()) fields["request"] = request;
+  tell("ended",
+       fmt::format("{}: {}", title(number), end_text(how, why, epoch, job(number).epochs)),
+       std::move(fields));
+}
+
+void ScheduleBook::begin() {
+  Json hosts = Json::array();
+  for (const ScheduledHost& host : setting_.plan.hosts) {
+    hosts.push_back({{"name", host.name}, {"slots", host.slots}, {"kind", host.kind}});
+  }
+  tell("begun", "",
+       {{"list", setting_.plan.list},
+        {"topology", setting_.plan.topology},
+        {"policy", setting_.plan.policy},
+        {"hosts", std::move(hosts)}});
+}
+
+void ScheduleBook::require_same_hosts() const {
+  const std::string found = hosts_text(setting_.plan.hosts);
+  const std::string wanted = hosts_text(story().hosts);
+  if (found == wanted) return;
+  fail_option("--out {}: its schedule was begun on the hosts {}; found {}; use another --out",
+              out_.string(), wanted, found);
+}
+
+// Jobs that have failed in a schedule that has come to its end are tried again.
+void ScheduleBook::take_list() {
+  std::vector<ListedJob> added;
+  for (const ListedJob& listed : setting_.jobs) {
+    const int known = story().job_named(listed.folder("").string());
+    if (known < 0) {
+      added.push_back(listed);
+    } else if (!are_alike(job(known).job, listed)) {
+      fail_option("{}: '{}' has other options than in {}; use another --out", setting_.plan.list,
+                  listed.title(), schedule_journal_file(out_).string());
+    }
+  }
+  std::vector<int> again;
+  for (int j = 0; j < jobs() && story().has_finished; ++j) {
+    if (job(j).phase == StoryJob::Phase::kFailed) again.push_back(j);
+  }
+  if (!added.empty() || !again.empty()) tell_jobs(added, again, "");
+}
+
+void ScheduleBook::tell_jobs(const std::vector<ListedJob>& added, const std::vector<int>& again,
+                             const std::string& request) {
+  const KnownJobs known = known_with(added);
+  const int before = jobs();
+  Json list = Json::array();
+  for (std::size_t j = 0; j < added.size(); ++j) {
+    Json json = to_json(added[j]);
+    json["epochs"] = known.jobs[static_cast<std::size_t>(before) + j].epochs;
+    list.push_back(std::move(json));
+  }
+  Json fields = {{"jobs", std::move(list)}, {"again", again}};
+  std::string text;
+  if (!request.empty()) {
+    fields["request"] = request;
+    const std::size_t count = added.size() + again.size();
+    text = fmt::format("{} {} more", count, count == 1 ? "job" : "jobs");
+  }
+  tell("jobs", text, std::move(fields));
+  for (int j = before; j < jobs(); ++j) {  // as `atoll jobs` has left it
+    if (JobFolder(job(j).job, out_).summary()) tell_end(j, "done", "");
+  }
+}
+
+KnownJobs ScheduleBook::known_with(const std::vector<ListedJob>& added) const {
+  std::vector<ListedJob> all;
+  for (const StoryJob& known : story().jobs) all.push_back(known.job);
+  all.insert(all.end(), added.begin(), added.end());
+  return setting_.know(all);
+}
+
+ScheduleBook::Wishes ScheduleBook::take_requests(const std::function<bool(int)>& is_at_work) {
+  Wishes wishes;
+  for (const ScheduleRequest& request : waiting_requests(out_)) {
+    const bool is_taken = story().requests.contains(request.id);  // and was killed behind that
+    if (!is_taken && !request.cancelled.empty()) cancel(request, is_at_work, wishes);
+    if (!is_taken && request.cancelled.empty()) {
+      const std::string problem = add(request);
+      if (!problem.empty()) refuse(request, problem);
+      wishes.has_jobs = wishes.has_jobs || problem.empty();
+    }
+    drop_request(out_, request.id);
+  }
+  return wishes;
+}
+
+std::string ScheduleBook::add(const ScheduleRequest& request) {
+  std::vector<ListedJob> added;
+  std::vector<int> again;
+  for (ListedJob listed : request.jobs) {
+    const int known = story().job_named(listed.folder("").string());
+    if (known < 0) {
+      listed.needs.arrival_s += now_s();
+      added.push_back(std::move(listed));
+      continue;
+    }
+    if (!job(known).has_ended() || job(known).phase == StoryJob::Phase::kDone) {
+      return listed.title() + ": is in the schedule already";
+    }
+    if (!are_alike(job(known).job, listed)) {
+      return listed.title() + ": its folder has a job with other options";
+    }
+    again.push_back(known);
+  }
+  try {
+    require_unchanged(added, out_);
+    KnownJobs known = known_with(added);
+    tell_jobs(added, again, request.id);
+    known_ = std::move(known);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void ScheduleBook::cancel(const ScheduleRequest& request,
+                          const std::function<bool(int)>& is_at_work, Wishes& wishes) {
+  const int number = story().job_named(request.cancelled);
+  if (number < 0) return refuse(request, request.cancelled + ": is no job of the schedule");
+  if (job(number).has_ended()) return refuse(request, title(number) + ": has ended already");
+  if (is_at_work(number)) {
+    tell("cancel", title(number) + ": is cancelled", {{"job", number}, {"request", request.id}});
+    wishes.to_end.push_back(number);
+  } else {
+    tell_end(number, "cancelled", "", request.id);
+    wishes.cancelled.push_back(number);
+  }
+}
+
+void ScheduleBook::refuse(const ScheduleRequest& request, const std::string& why) {
+  tell("refused", "refused: " + why, {{"request", request.id}, {"why", why}});
+}
+
+void ScheduleBook::write_schedule() const {
+  ScheduleFile file = read_schedule(schedule_file(out_));
+  for (std::size_t j = file.jobs.size(); j < story().jobs.size(); ++j) {
+    file.jobs.push_back(known_.jobs[j]);
+    file.folders.push_back(story().jobs[j].job.folder("").string());
+    file.schedule.completion_s.push_back(std::numeric_limits<double>::infinity());
+  }
+  file.done = done_schedule(story());
+  write_json(schedule_file(out_), to_json(file));
+}
+
+}  // namespace atl

@@ -1,0 +1,73 @@
+// The jobs of a schedule that is run for real: those of its list and those that users add, what
+// policies must know of them, and the journal that says what has happened to them.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/placement/job_schedule.hpp"
+#include "launch/schedule/schedule_requests.hpp"
+#include "launch/schedule/schedule_runner.hpp"
+#include "launch/schedule/schedule_story.hpp"
+
+namespace atl {
+
+class ScheduleBook {
+ public:
+  // Opens the journal and takes in jobs of the list that it has not. Only under the schedule's
+  // lock. Throws Error{kOption} if it is that of another schedule.
+  explicit ScheduleBook(const ScheduleRunSetting& setting);
+
+  const ScheduleStory& story() const { return journal_.story(); }
+  double now_s() const { return journal_.now_s(); }
+  int jobs() const { return static_cast<int>(story().jobs.size()); }
+  const StoryJob& job(int number) const { return story().jobs[static_cast<std::size_t>(number)]; }
+  std::string title(int number) const { return job(number).job.title(); }
+  std::int64_t epochs_done(int number) const;
+  double epochs_left(int number) const;
+  bool has_finished() const;
+  const KnownJobs& known() const { return known_; }
+
+  // A line for whoever watches, unless it is empty, and one for the journal.
+  void tell(const char* event, const std::string& text, Json fields = Json::object());
+  // Lets the journal's clock go on.
+  void note_time() { journal_.tell("clock"); }
+  // how: see in_words(); or "cancelled".
+  void tell_end(int number, const std::string& how, const std::string& why,
+                const std::string& request = "");
+
+  struct Wishes {
+    bool has_jobs = false;      // others than before
+    std::vector<int> to_end;    // cancelled, and at work
+    std::vector<int> cancelled;  // the others
+  };
+  // Takes what users wish. is_at_work: by number.
+  Wishes take_requests(const std::function<bool(int)>& is_at_work);
+
+  // Writes OUT/schedule.json: the plan, and what was done up to now.
+  void write_schedule() const;
+
+ private:
+  void begin();
+  void require_same_hosts() const;
+  void take_list();
+  // Returns why it can't be; empty: it is done.
+  std::string add(const ScheduleRequest& request);
+  void tell_jobs(const std::vector<ListedJob>& added, const std::vector<int>& again,
+                 const std::string& request);
+  KnownJobs known_with(const std::vector<ListedJob>& added) const;
+  void cancel(const ScheduleRequest& request, const std::function<bool(int)>& is_at_work,
+              Wishes& wishes);
+  void refuse(const ScheduleRequest& request, const std::string& why);
+
+  const ScheduleRunSetting& setting_;
+  const std::filesystem::path out_;
+  ScheduleJournal journal_;
+  KnownJobs known_;
+};
+
+}  // namespace atl
