@@ -1,10 +1,10 @@
-// Which jobs of a list train on which hosts of a cluster, and when: the rules that a schedule keeps,
-// the policies that decide, and the time that all of it takes, simulated before anything runs. A
-// schedule that is run for real asks the same policies and keeps the same rules.
+// Which jobs of a list train on which hosts of a cluster, and when: the rules that a schedule
+// keeps, the policies that decide, and the time that all of it takes, simulated before anything
+// runs. A schedule that is run for real asks the same policies and keeps the same rules.
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,12 +31,15 @@ struct SchedulableJob {
   double priority = 1;  // its weight in the mean completion time
 };
 
+// The seconds of an epoch where a job can't train, for want of memory or because its model can't be
+// divided so.
+inline constexpr double kCantTrain = std::numeric_limits<double>::infinity();
+
 // How fast jobs are: of a simulator, a table, or a formula.
 class JobSpeeds {
  public:
   virtual ~JobSpeeds() = default;
-  // Seconds of an epoch with no other job on its hosts' cards; infinity: it can't train there, for
-  // want of memory or because the model can't be divided so.
+  // Seconds of an epoch with no other job on its hosts' cards, or kCantTrain.
   virtual double epoch_s(int job, const JobPlacement& placement) = 0;
   // The share of the card of placement.hosts[i] that it fills meanwhile, of the direction that is
   // filled more, 0 to 1.
@@ -45,8 +48,8 @@ class JobSpeeds {
 
 struct ScheduledHost {
   std::string name;
-  int slots = 1;        // ranks that it has room for
-  int kind = 0;         // hosts of one kind are alike for every job
+  int slots = 1;  // ranks that it has room for
+  int kind = 0;   // hosts of one kind are alike for every job
   bool is_lost = false;
 };
 
@@ -55,12 +58,13 @@ struct JobState {
   enum class Phase : std::uint8_t { kNotArrived, kWaiting, kRunning, kEnded };
   Phase phase = Phase::kNotArrived;
   double epochs_left = 0;
-  std::optional<JobPlacement> placement;  // while it runs
+  std::optional<JobPlacement> placement = std::nullopt;  // while it runs
+  double start_left_s = 0;                               // of its start, what is still to come
 };
 struct ScheduleMoment {
   double now_s = 0;
   std::span<const SchedulableJob> jobs;
-  std::span<const JobState> states;       // by job
+  std::span<const JobState> states;  // by job
   std::span<const ScheduledHost> hosts;
   double start_s = 0;  // that a start takes before its first epoch, also one that goes on
 };
@@ -70,7 +74,8 @@ struct ScheduleMoment {
 // one once that is free.
 using JobTargets = std::vector<std::optional<JobPlacement>>;
 
-// Asked when a job arrives or ends, and when a host is lost or back.
+// Asked when a job arrives or ends, and when a host is lost or back. Jobs that have not arrived are
+// known to those policies alone that say so.
 class JobPolicy {
  public:
   virtual ~JobPolicy() = default;
@@ -80,18 +85,25 @@ class JobPolicy {
 // "fifo", "srpt", "marginal", "search".
 std::vector<std::string> job_policies();
 struct JobPolicyOptions {
-  bool elastic = true;  // a job's ranks may change once it runs, and it may have to wait again
-  std::uint64_t seed = 1;             // of search
-  std::int64_t evaluations = 2000;    // simulated schedules that search may spend on a decision
+  // Whether a job's ranks may change once it runs, and whether it may have to wait again.
+  bool elastic = true;
+  // The others are for search alone.
+  std::uint64_t seed = 1;
+  std::int64_t evaluations = 2000;  // schedules that it may simulate for a decision
+  bool knows_arrivals = true;       // it plans for jobs of the list that have not arrived, too
 };
-// fifo: in order of arrival, each with its most ranks, none before those in front of it.
-// srpt: the shortest remaining time first, each with the ranks that make it fastest.
-// marginal: the least ranks for each, then the next ranks to the job whose remaining time falls most
-// for each of them. search: Markov chain Monte Carlo from marginal.
-std::unique_ptr<JobPolicy> make_job_policy(const std::string& name, const JobPolicyOptions& options);
+// fifo: in order of arrival, each with its most ranks, none before those in front of it; never
+// elastic. srpt: the shortest remaining time first, each with the ranks that make it fastest.
+// marginal: the least ranks for each, then the next ranks to the job whose remaining time falls
+// most for each of them. search: the best schedule, as simulated, that Markov chain Monte Carlo
+// finds, never worse than the other three. docs/schedule.md has the formulas. Throws Error{kOption}
+// listing the names.
+std::unique_ptr<JobPolicy> make_job_policy(const std::string& name,
+                                           const JobPolicyOptions& options);
 
 // The rates of jobs that run at the same time, as shares of those that they have alone: max-min
-// fair shares of the cards that they fill. none: does not run.
+// fair shares of the cards that they fill (of several cards by the one that a job fills most:
+// dominant resource fairness, Ghodsi et al. 2011). 0 for a job that does not run.
 std::vector<double> shared_rates(const JobTargets& running, std::span<const ScheduledHost> hosts,
                                  JobSpeeds& speeds);
 
@@ -106,10 +118,17 @@ struct JobSegment {
 };
 
 struct JobSchedule {
-  std::vector<JobSegment> segments;   // by time
-  std::vector<double> completion_s;   // by job: from its arrival to its end
-  double mean_completion_s = 0;       // weighted by priority
+  std::vector<JobSegment> segments;  // by time
+  std::vector<double> completion_s;  // by job: from its arrival to its end
+  double mean_completion_s = 0;      // weighted by priority
   double makespan_s = 0;
+};
+
+// A host that is lost, or back, at some time.
+struct HostEvent {
+  double at_s = 0;
+  int host = 0;
+  bool is_lost = true;
 };
 
 struct ScheduleSetting {
@@ -120,16 +139,21 @@ struct ScheduleSetting {
   // Where it begins: by job, what is left of it and where it runs; empty: all of it, nowhere.
   std::span<const JobState> states = {};
   double now_s = 0;
+  // By time, none before now_s. Jobs on a lost host lose the epoch that they are in.
+  std::span<const HostEvent> host_events = {};
 };
-// Throws Error{kOption} naming a job that no placement can hold.
+// Throws Error{kOption} naming a job that no placement can hold, or none on the hosts that are
+// left.
 JobSchedule simulate_schedule(const ScheduleSetting& setting, JobPolicy& policy);
 
 // No schedule has a smaller mean completion: neither if every job had the cluster for itself, nor
 // if work of the best rank-seconds could be divided without loss (preemptive SRPT on one machine,
-// Schrage 1968).
+// Schrage 1968; with several priorities mean busy times, Goemans et al. 2002).
 double completion_bound_s(const ScheduleSetting& setting);
-// The best of all schedules that decide when jobs arrive or end, for at most `kMostJobs` jobs.
+// The best of all schedules that decide when jobs arrive or end, and know all arrivals: they may
+// let slots idle. Where ranks of several jobs share a host, its hosts are chosen as policies do.
+// Throws Error{kOption} for more than kMostExhaustiveJobs jobs; host events are not allowed.
 inline constexpr int kMostExhaustiveJobs = 5;
-JobSchedule exhaustive_schedule(const ScheduleSetting& setting);
+JobSchedule exhaustive_schedule(const ScheduleSetting& setting, bool elastic = true);
 
 }  // namespace atl
