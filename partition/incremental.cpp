@@ -104,7 +104,8 @@ void improve_near(const PartitionProblem& problem, Objective& objective, PartLoa
   Descent(near, loads, part_of).run(least);
   if (!climbs) return;
   const GraphLevel graph = finest_level(problem);
-  Climb(near, loads, graph, part_of).run(Multilevel::kUsual.rounds, least, problem.seed);
+  // A second one takes a tenth of the command's time for a row in 2,500 (arxiv, 1 % more nodes).
+  Climb(near, loads, graph, part_of).run(1, least, problem.seed);
 }
 
 // Islands count in the numbers that parts had before --part-order.
