@@ -32,9 +32,10 @@ void add_topology_command(CLI::App& app);
 void add_trace_command(CLI::App& app);
 void add_completion_command(CLI::App& app);
 void add_reference_command(CLI::App& app);
-// Subcommands of `atoll plan` and `atoll trace`.
+// Subcommands of `atoll plan`, `atoll trace` and `atoll schedule`.
 void add_train_policy_command(CLI::App& plan);
 void add_trace_draw_command(CLI::App& trace);
 void add_trace_replay_command(CLI::App& trace);
+void add_schedule_run_commands(CLI::App& schedule);
 
 }  // namespace atl

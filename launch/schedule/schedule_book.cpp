@@ -58,8 +58,7 @@ std::int64_t ScheduleBook::epochs_done(int number) const {
 
 double ScheduleBook::epochs_left(int number) const {
   if (job(number).is_cancelled) return 1;  // that which it is in
-  return static_cast<double>(
-      std::max<std::int64_t>(1, job(number).epochs - epochs_done(number)));
+  return static_cast<double>(std::max<std::int64_t>(1, job(number).epochs - epochs_done(number)));
 }
 
 bool ScheduleBook::has_finished() const {
@@ -79,8 +78,7 @@ void ScheduleBook::tell_end(int number, const std::string& how, const std::strin
   const std::int64_t epoch = epochs_done(number);
   Json fields = {{"job", number}, {"epoch", epoch}, {"how", how}, {"why", why}};
   if (!request.empty()) fields["request"] = request;
-  tell("ended",
-       fmt::format("{}: {}", title(number), end_text(how, why, epoch, job(number).epochs)),
+  tell("ended", fmt::format("{}: {}", title(number), end_text(how, why, epoch, job(number).epochs)),
        std::move(fields));
 }
 

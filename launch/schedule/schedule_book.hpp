@@ -41,8 +41,8 @@ class ScheduleBook {
                 const std::string& request = "");
 
   struct Wishes {
-    bool has_jobs = false;      // others than before
-    std::vector<int> to_end;    // cancelled, and at work
+    bool has_jobs = false;       // others than before
+    std::vector<int> to_end;     // cancelled, and at work
     std::vector<int> cancelled;  // the others
   };
   // Takes what users wish. is_at_work: by number.

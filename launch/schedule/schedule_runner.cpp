@@ -21,6 +21,7 @@
 #include "base/text.hpp"
 #include "engine/placement/schedule_progress.hpp"
 #include "launch/jobs/job_folder.hpp"
+#include "launch/schedule/expected_ends.hpp"
 #include "launch/schedule/host_watch.hpp"
 #include "launch/schedule/schedule_book.hpp"
 #include "launch/schedule/schedule_requests.hpp"
@@ -181,15 +182,15 @@ class ScheduleRunner {
     }
     const KnownJobs& known = book_.known();
     const double now_s = book_.now_s();
-    progress_->follow(policy_->decide(progress_->moment(known.jobs, now_s, setting_.start_s),
-                                      *known.speeds));
+    progress_->follow(
+        policy_->decide(progress_->moment(known.jobs, now_s, setting_.start_s), *known.speeds));
     keep_expected_ends({.jobs = known.jobs,
                         .hosts = progress_->hosts(),
                         .speeds = *known.speeds,
                         .start_s = setting_.start_s,
                         .states = progress_->states(),
                         .now_s = now_s},
-                       setting_, out_);
+                       setting_.plan.policy, setting_.policy, out_);
   }
 
   double start_left_s(int number) const {

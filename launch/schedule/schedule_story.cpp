@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 
 #include "base/error.hpp"
 #include "base/files.hpp"
@@ -129,7 +130,10 @@ void ScheduleStory::take(const Json& line, const std::string& place) {
   const auto event = json_field<std::string>(line, "event", place);
   has_finished = event == "finished";
   const auto request = json_field_or<std::string>(line, "request", place, "");
-  if (!request.empty()) requests.insert(request);
+  const bool is_refused = event == "refused";
+  if (!request.empty()) {
+    requests[request] = is_refused ? json_field<std::string>(line, "why", place) : "";
+  }
   if (event == "begun") take_begin(*this, line, place);
   if (event == "jobs") take_jobs(*this, line, place);
   if (event == "started") take_start(*this, line, place);
@@ -138,7 +142,6 @@ void ScheduleStory::take(const Json& line, const std::string& place) {
   if (event == "cancel") job_of(*this, line, place).is_cancelled = true;
   if (event == "lost") take_host(*this, line, true, place);
   if (event == "back") take_host(*this, line, false, place);
-  if (event == "refused") refusals.push_back(json_field<std::string>(line, "why", place));
 }
 
 int ScheduleStory::job_named(const std::string& name) const {
@@ -232,6 +235,31 @@ void ScheduleJournal::tell(const char* event, const Json& fields) {
     fail_input("{}: can't be written: {}", file_.string(), std::strerror(errno));
   }
   story_.take(line, file_.string());
+}
+
+JobSchedule done_schedule(const ScheduleStory& story) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  JobSchedule schedule;
+  double weights = 0;
+  for (std::size_t j = 0; j < story.jobs.size(); ++j) {
+    const StoryJob& job = story.jobs[j];
+    for (const RealSegment& segment : job.segments) {
+      schedule.segments.push_back({.job = static_cast<int>(j),
+                                   .placement = segment.placement,
+                                   .from_s = segment.from_s,
+                                   .to_s = segment.to_s.value_or(story.now_s),
+                                   .first_epoch = static_cast<double>(segment.first_epoch),
+                                   .last_epoch = static_cast<double>(segment.last_epoch)});
+      schedule.makespan_s = std::max(schedule.makespan_s, schedule.segments.back().to_s);
+    }
+    const bool is_done = job.phase == StoryJob::Phase::kDone;
+    schedule.completion_s.push_back(is_done ? job.ended_s - job.arrival_s : kNever);
+    schedule.mean_completion_s += job.job.needs.priority * schedule.completion_s.back();
+    weights += job.job.needs.priority;
+  }
+  if (weights > 0) schedule.mean_completion_s /= weights;
+  std::ranges::stable_sort(schedule.segments, {}, &JobSegment::from_s);
+  return schedule;
 }
 
 std::int64_t epochs_done(const fs::path& run) {

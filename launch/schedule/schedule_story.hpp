@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,9 +57,9 @@ struct ScheduleStory {
   std::int64_t clock_ms = 0;  // and since 1970
   std::vector<ScheduledHost> hosts;
   std::vector<StoryJob> jobs;
-  std::set<std::string> requests;          // that were taken
-  std::vector<std::string> refusals = {};  // of requests, in words
-  bool has_finished = false;               // no job was left
+  // Those that were taken, and why not, in words; "": it was done.
+  std::map<std::string, std::string> requests = {};
+  bool has_finished = false;  // no job was left
 
   // Takes a line in. place: "file:line", for messages.
   void take(const Json& line, const std::string& place);
@@ -95,6 +95,9 @@ class ScheduleJournal {
   double begin_s_ = 0;
   const SteadyTime opened_ = steady_now();
 };
+
+// What was done up to the story's last line. A job that is not done has no completion: infinity.
+JobSchedule done_schedule(const ScheduleStory& story);
 
 // Epochs that the run in this folder has done, by its metrics.jsonl; 0: none, or no run.
 std::int64_t epochs_done(const std::filesystem::path& run);
