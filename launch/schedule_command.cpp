@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/files.hpp"
+#include "base/host.hpp"
 #include "base/log.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
@@ -17,8 +18,11 @@
 #include "launch/command.hpp"
 #include "launch/schedule/job_speeds.hpp"
 #include "launch/schedule/schedule_file.hpp"
+#include "launch/schedule/schedule_runner.hpp"
+#include "launch/schedule/schedule_status.hpp"
 #include "launch/schedule/schedule_table.hpp"
 #include "launch/schedule/slurm_script.hpp"
+#include "launch/schedule_run_flags.hpp"
 #include "launch/validators.hpp"
 
 namespace atl {
@@ -37,6 +41,7 @@ struct ScheduleArguments {
   std::vector<std::string> measured;
   std::string trace;
   std::string slurm;
+  ScheduleRunFlags running;
 };
 
 // A list of jobs on a cluster, ready to be decided on.
@@ -48,7 +53,9 @@ class PlannedList {
         topology_(read_topology(arguments.topology)),
         hosts_(scheduled_hosts(topology_)),
         measured_(read_measured(arguments.measured)),
-        known_(know(listed_)) {}
+        known_(know(listed_)) {
+    name_hosts(arguments.running, hosts_);
+  }
 
   const std::vector<ListedJob>& listed() const { return listed_; }
   SimulatedSpeeds& speeds() { return *known_.speeds; }
@@ -167,8 +174,31 @@ void write_schedule(const ScheduleArguments& arguments, PlannedList& list) {
   print("written to {}\n", path.string());
 }
 
-void run_schedule_command(ScheduleArguments arguments, bool elastic_given) {
-  if (launcher_info().rank != 0) return;  // under mpirun one process is enough
+// Returns the exit code.
+int run_planned(const ScheduleArguments& arguments, PlannedList& list) {
+  ScheduleRunSetting setting{.plan = list.schedule(arguments.policy),
+                             .jobs = list.listed(),
+                             .policy = arguments.options,
+                             .start_s = arguments.start_s,
+                             .launch = arguments.running.launch,
+                             .know = {}};
+  setting.launch.out = arguments.out;
+  setting.launch.program = this_program();
+  setting.know = [&](std::span<const ListedJob> listed) {
+    PlannedList::Known known = list.know(listed);
+    return KnownJobs{std::move(known.jobs), std::move(known.speeds)};
+  };
+  warn_of_threads(setting.jobs, setting.plan.hosts);
+  if (!arguments.trace.empty()) write_json(arguments.trace, schedule_trace(setting.plan));
+  list.speeds().save();
+  const int code = run_schedule(setting);
+  print_lines(status_text(schedule_status(arguments.out)));
+  return code;
+}
+
+// Returns the exit code.
+int run_schedule_command(ScheduleArguments arguments, bool elastic_given) {
+  if (launcher_info().rank != 0) return 0;  // under mpirun one process is enough
   arguments.options.elastic = arguments.elastic == "on";
   if (!arguments.slurm.empty()) {
     if (elastic_given && arguments.options.elastic) {
@@ -181,9 +211,14 @@ void run_schedule_command(ScheduleArguments arguments, bool elastic_given) {
   if (compares && !(arguments.slurm.empty() && arguments.trace.empty())) {
     fail_option("--policy all: only compares; --slurm and --trace need one policy");
   }
+  if (arguments.running.run && (compares || !arguments.slurm.empty())) {
+    fail_option("--run: runs a schedule itself, by one policy; leave out {}",
+                compares ? "--policy all" : "--slurm");
+  }
   if (!arguments.trace.empty()) check_output_file(arguments.trace, "--trace");
   PlannedList list(arguments);
   make_out_folder(arguments.out);
+  if (arguments.running.run) return run_planned(arguments, list);
   if (compares) {
     compare_policies(list);
   } else {
@@ -192,6 +227,7 @@ void run_schedule_command(ScheduleArguments arguments, bool elastic_given) {
   list.speeds().save();
   log::info("{} epochs simulated; {}/speeds.json has what is known", list.speeds().simulated(),
             arguments.out);
+  return 0;
 }
 
 }  // namespace
@@ -205,7 +241,8 @@ void add_schedule_command(CLI::App& app) {
       "  atoll schedule jobs.toml --topology cluster.json --policy all\n"
       "  atoll schedule jobs.toml --topology cluster.json --policy search --out runs/week\n"
       "  atoll report runs/week\n"
-      "  atoll schedule jobs.toml --topology cluster.json --slurm jobs.sh && bash jobs.sh");
+      "  atoll schedule jobs.toml --topology cluster.json --slurm jobs.sh && bash jobs.sh\n"
+      "  atoll schedule jobs.toml --topology cluster.json --out runs/week --run");
   const auto arguments = std::make_shared<ScheduleArguments>();
   command->add_option("jobs", arguments->list, "List of jobs, TOML or JSON")->type_name("FILE");
   command->add_option("--topology", arguments->topology, "File that describes the cluster")
@@ -252,13 +289,17 @@ void add_schedule_command(CLI::App& app) {
   command->add_option("--slurm", arguments->slurm,
                       "Also write a script that submits the jobs to Slurm in this order, with "
                       "--elastic off");
+  add_schedule_run_flags(*command, arguments->running);
+  add_schedule_run_commands(*command);
+  command->require_subcommand(0, 1);
   command->callback([command, arguments, elastic] {
     if (!command->get_subcommands().empty()) return;
     if (arguments->list.empty() || arguments->topology.empty()) {
       fail_option("{} is required; see atoll schedule --help",
                   arguments->list.empty() ? "a list of jobs" : "--topology");
     }
-    run_schedule_command(*arguments, !elastic->empty());
+    const int code = run_schedule_command(*arguments, !elastic->empty());
+    if (code != 0) throw CLI::RuntimeError(code);
   });
 }
 

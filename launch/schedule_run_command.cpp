@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 
 #include "base/elapsed.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "launch/command.hpp"
@@ -26,8 +28,8 @@ namespace {
 // Within it a scheduler takes a request, unless it is busy with a search.
 constexpr double kVerdictWait = 10;
 
-// What became of a request, where somebody is there to take it. Throws Error{kOption} if it was
-// refused.
+// Says whether a request was taken, where somebody is there to do so. Throws Error{kOption} if it
+// was refused.
 void await_verdict(const std::string& out, const std::string& id) {
   if (!is_at_work(out)) {
     print("nobody runs {} now: the next one who does takes it\n", out);
@@ -153,32 +155,49 @@ void add_schedule_run_commands(CLI::App& schedule) {
 }
 
 void add_schedule_run_flags(CLI::App& schedule, ScheduleRunFlags& flags) {
-  schedule.add_flag("--run", flags.run, "Run it, by atoll launch, in the folder of --out")
-      ->group("Running");
+  CLI::Option* run =
+      schedule.add_flag("--run", flags.run, "Run it, by atoll launch, in the folder of --out")
+          ->group("Running");
   schedule
       .add_option("--hosts", flags.hosts,
-                  "Names of the hosts for atoll launch, in the order of the topology, with commas "
-                  "between; none: their names there")
+                  "Names of the hosts, in the order of the topology, with commas between; none: "
+                  "their names there")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group("Running");
   schedule
       .add_option("--rsh", flags.launch.rsh,
                   "Command that starts another on a host, also for mpirun; none: ssh")
+      ->needs(run)
       ->group("Running");
   schedule
       .add_option("--mpirun", flags.launch.mpirun,
                   "Command of the launcher, with options of its own; none: that of atoll launch")
+      ->needs(run)
       ->group("Running");
   schedule
       .add_option("--address", flags.launch.address,
                   "Address of this machine at which ranks reach it; none: its name")
+      ->needs(run)
       ->group("Running");
   schedule
       .add_option("--restarts", flags.launch.restarts,
                   "Most failures of a job, each time that it is started")
       ->check(CLI::Range(0, 1000000))
+      ->needs(run)
       ->group("Running");
+}
+
+void warn_of_threads(std::span<const ListedJob> jobs, std::span<const ScheduledHost> hosts) {
+  const bool share = std::ranges::any_of(hosts, [](auto& host) { return host.slots > 1; });
+  if (!share || std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  for (const ListedJob& job : jobs) {
+    if (job.options.contains("threads")) continue;
+    return log::warn(
+        "{}: has no option 'threads', so that its ranks take all cores of a host, also those of "
+        "other jobs there; give it, or set OMP_NUM_THREADS",
+        job.title());
+  }
 }
 
 void name_hosts(const ScheduleRunFlags& flags, std::vector<ScheduledHost>& hosts) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/placement/job_schedule.hpp"
+#include "launch/jobs/job_list.hpp"
 #include "launch/schedule/job_launch.hpp"
 
 namespace atl {
@@ -18,6 +20,9 @@ struct ScheduleRunFlags {
 
 // `flags` must live until the command's callback has run.
 void add_schedule_run_flags(CLI::App& schedule, ScheduleRunFlags& flags);
+
+// Where jobs may share hosts: warns of the first one that would take all of their cores.
+void warn_of_threads(std::span<const ListedJob> jobs, std::span<const ScheduledHost> hosts);
 
 // Gives the hosts of a topology the names of --hosts. Throws Error{kOption} if these are others in
 // number, or one is there twice.

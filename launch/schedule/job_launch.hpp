@@ -67,7 +67,7 @@ class JobLaunch {
   std::filesystem::path folder_;
   std::filesystem::path out_;
   std::filesystem::path events_;
-  // What earlier starts have written there.
+  // Bytes that earlier starts have written there.
   std::uintmax_t old_events_ = 0;
   std::uintmax_t old_log_ = 0;
   ChildProcess child_;

@@ -20,8 +20,7 @@ struct ScheduleFile {
   std::vector<std::string> folders;  // by job: its run folder below that of the schedule
   std::vector<ScheduledHost> hosts;
   JobSchedule schedule;
-  std::optional<JobSchedule> done = std::nullopt;  // what was really done, where it was run
-  double first_come_mean_s = 0;                    // of fifo, simulated
+  double first_come_mean_s = 0;  // of fifo, simulated
   double bound_s = 0;
   // As it was run, so far; none: it was not. What has not ended yet is infinite.
   std::optional<JobSchedule> done = std::nullopt;

@@ -36,7 +36,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLook{50};
 constexpr double kBetweenRequests = 0.3;
-// What the clock of arrivals may lose when the scheduler is killed.
+// The time that the clock of arrivals may lose when the scheduler is killed.
 constexpr double kBetweenClocks = 10;
 // A process that has just been killed holds its lock until the kernel is done with it.
 constexpr double kLockWait = 3;
@@ -94,7 +94,7 @@ class ScheduleRunner {
   }
 
  private:
-  // What a scheduler that was killed has left behind.
+  // Takes over the launches that a killed scheduler has left behind.
   void adopt() {
     for (int j = 0; j < book_.jobs(); ++j) {
       if (book_.job(j).phase != StoryJob::Phase::kRunning) continue;

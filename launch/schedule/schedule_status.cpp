@@ -60,7 +60,7 @@ std::optional<double> expected_end(const StoryJob& job, std::int64_t epoch, doub
   return simulated;
 }
 
-std::string end_text(const JobStatus& job, double now_s) {
+std::string ends_text(const JobStatus& job, double now_s) {
   if (!job.ends_s) return "-";
   if (*job.ends_s < now_s || job.state == "done") {
     return fmt::format("{} ago", format_duration(now_s - *job.ends_s));
@@ -109,7 +109,7 @@ std::string status_text(const ScheduleStatus& status) {
     rows.push_back({job.title, job.state, job.ranks == 0 ? "-" : std::to_string(job.ranks),
                     job.hosts.empty() ? "-" : fmt::format("{}", fmt::join(job.hosts, ",")),
                     std::to_string(job.epoch), std::to_string(job.epochs),
-                    end_text(job, status.now_s)});
+                    ends_text(job, status.now_s)});
     if (!job.reason.empty()) reasons += fmt::format("\n{}: {}", job.title, job.reason);
   }
   std::string text = table_text(rows) + reasons;

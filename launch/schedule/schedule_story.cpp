@@ -212,7 +212,7 @@ ScheduleJournal::ScheduleJournal(const fs::path& out) : file_(schedule_journal_f
   fs::create_directories(file_.parent_path());
   fd_ = Descriptor(::open(file_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!fd_) fail_option("{}: can't be written: {}", file_.string(), std::strerror(errno));
-  // What a killed process has left half written, the next line would be glued to.
+  // The next line would be glued to one that a killed process has left half written.
   const std::string text = read_text(file_);
   const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   if (whole < text.size() && ::ftruncate(fd_.get(), static_cast<off_t>(whole)) != 0) {
@@ -244,12 +244,13 @@ JobSchedule done_schedule(const ScheduleStory& story) {
   for (std::size_t j = 0; j < story.jobs.size(); ++j) {
     const StoryJob& job = story.jobs[j];
     for (const RealSegment& segment : job.segments) {
-      schedule.segments.push_back({.job = static_cast<int>(j),
-                                   .placement = segment.placement,
-                                   .from_s = segment.from_s,
-                                   .to_s = segment.to_s.value_or(story.now_s),
-                                   .first_epoch = static_cast<double>(segment.first_epoch),
-                                   .last_epoch = static_cast<double>(segment.last_epoch)});
+      schedule.segments.push_back(
+          {.job = static_cast<int>(j),
+           .placement = segment.placement,
+           .from_s = segment.from_s,
+           .to_s = segment.to_s.value_or(story.now_s),
+           .first_epoch = static_cast<double>(segment.first_epoch),
+           .last_epoch = static_cast<double>(std::max(segment.first_epoch, segment.last_epoch))});
       schedule.makespan_s = std::max(schedule.makespan_s, schedule.segments.back().to_s);
     }
     const bool is_done = job.phase == StoryJob::Phase::kDone;

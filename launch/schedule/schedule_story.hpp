@@ -21,7 +21,7 @@ namespace atl {
 // Files of a schedule below its folder.
 std::filesystem::path schedule_state_folder(const std::filesystem::path& out);
 std::filesystem::path schedule_journal_file(const std::filesystem::path& out);
-// What `atoll launch --events` writes of a job.
+// Events of a job, as `atoll launch --events` writes them.
 std::filesystem::path job_events_file(const std::filesystem::path& out, int job);
 
 // A stretch of a job in one placement, as it was.
@@ -96,7 +96,8 @@ class ScheduleJournal {
   const SteadyTime opened_ = steady_now();
 };
 
-// What was done up to the story's last line. A job that is not done has no completion: infinity.
+// All that was done up to the story's last line. A job that is not done has no completion:
+// infinity.
 JobSchedule done_schedule(const ScheduleStory& story);
 
 // Epochs that the run in this folder has done, by its metrics.jsonl; 0: none, or no run.
