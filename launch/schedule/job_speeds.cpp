@@ -86,6 +86,7 @@ void SimulatedSpeeds::read_table() {
 }
 
 void SimulatedSpeeds::save() {
+  cuts_saved_ = cuts_.made();
   if (setting_.table.empty() || !is_new_) return;
   Json speeds = Json::array();
   for (const auto& [key, known] : known_) {
@@ -146,6 +147,7 @@ const SimulatedSpeed& SimulatedSpeeds::simulate(std::size_t t, const JobPlacemen
     known_.emplace(key, std::move(known));
     ++simulated_;
     is_new_ = true;
+    if (cuts_.made() > cuts_saved_) save();  // a cut may take minutes
   }
   return known_.at(key).speed;
 }

@@ -37,7 +37,8 @@ class SimulatedSpeeds final : public JobSpeeds {
   std::string refusal(int job) const;
   // Epochs that this object has simulated; others were in the table, or equal to these.
   int simulated() const { return simulated_; }
-  // Writes the table where anything in it is new.
+  // Writes the table where anything in it is new; happens by itself after a cut. Its folder must be
+  // there.
   void save();
 
  private:
@@ -68,6 +69,7 @@ class SimulatedSpeeds final : public JobSpeeds {
   std::map<std::string, Known> known_;    // by key
   std::map<Place, const SimulatedSpeed*> places_;
   CutTable cuts_;
+  int cuts_saved_ = 0;
   int simulated_ = 0;
   bool is_new_ = false;
 };
