@@ -39,8 +39,16 @@ spread_cpu_shares() {
 
 # find_cpu_controller: sets cpu_version and cpu_folder; false if there is none.
 find_cpu_controller() {
+  find_mounted_controller "$cgroup_mounts" "" && return
+  # On an emulated host /sys is another one: there it is reached through the first process.
+  [ "$cgroup_mounts" = /proc/self/mounts ] && [ -r /proc/1/mounts ] &&
+    find_mounted_controller /proc/1/mounts /proc/1/root
+}
+# find_mounted_controller MOUNTS ROOT
+find_mounted_controller() {
   local mount type options
   while read -r _ mount type options _; do
+    mount=$2$mount
     case $type in
       cgroup) [[ ,$options, == *,cpu,* ]] || continue; cpu_version=1 ;;
       cgroup2)
@@ -50,11 +58,16 @@ find_cpu_controller() {
     esac
     cpu_folder=$mount
     return 0
-  done <"$cgroup_mounts"
+  done <"$1"
   return 1
 }
 # quota_prefix: path of the groups of this process, without the rank.
 quota_prefix() { echo "$cpu_folder/emulated-cluster.$name.$$"; }
+# The same as hosts reach it, where /sys is another one.
+quota_prefix_on_hosts() {
+  [[ $cpu_folder == /proc/1/root/* ]] || echo -n "/proc/$$/root"
+  quota_prefix
+}
 # set_quota FOLDER SHARE
 set_quota() {
   local period=$cpu_period
@@ -144,7 +157,7 @@ pass_on() {
 finish_quotas() {
   local code=$?
   trap - EXIT
-  trap '' INT TERM HUP
+  trap '' INT TERM HUP USR1
   remove_quotas own || code=1
   exit $code
 }
@@ -154,9 +167,11 @@ run_with_quotas() {
   trap finish_quotas EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
+  trap 'exit 138' USR1
   make_quotas
   trap 'pass_on INT' INT
   trap 'pass_on TERM' TERM HUP
+  trap 'pass_on USR1' USR1
   set -m  # a process group of its own: a Ctrl-C must reach it once, through this shell
   "$@" <&0 &
   child=$!

@@ -368,6 +368,30 @@ while not os.path.exists(os.path.join(sys.argv[1], "end")): time.sleep(0.05)
         self.assertNotEqual(interrupt(process), 0)
         self.assertEqual(quota_groups(), [])
 
+    def test_a_host_starts_ranks_itself(self):
+        """As `atoll launch` does on the first host, with some of the others."""
+        self.done("up", "3")
+        for shares in ([], ["--cpu", "20,10"]):
+            words = [PROGRAM, "mpirun", "--name", NAME, *shares, "--mca", "plm", "rsh", "--mca",
+                     "plm_rsh_agent", f"'{PROGRAM} agent --name {NAME}'", "--host",
+                     f"{NET}.2:1,{NET}.3:1", "-n", "2", "-x", "WORD", "sh", "-c",
+                     "'echo $WORD $OMPI_COMM_WORLD_RANK $(hostname) "
+                     "$(cut -d: -f3 /proc/self/cgroup)'"]
+            with unittest.mock.patch.dict(os.environ, WORD="said"):
+                result = run("agent", "--name", NAME, f"{NET}.1", " ".join(words))
+            if "cpu controller" in result.stderr or "a writable" in result.stderr:
+                self.skipTest(result.stderr.strip())
+            self.assertEqual(result.returncode, 0, result.stderr)
+            for rank, line in enumerate(sorted(result.stdout.splitlines())):
+                group = rf".*/emulated-cluster\.{NAME}\.[0-9]+\.{rank}\b" if shares else ""
+                self.assertRegex(line, rf"^said {rank} {NAME}-h{rank + 2} {group}")
+            self.assertEqual(quota_groups(), [])
+        for words, part in ((["--cpu", "20,10", "-n", "3", "true"], "2 shares for 3 ranks"),
+                            (["--bind", "true"], "unknown option '--bind'"), (["-n", "2"], "no program")):
+            result = run("agent", "--name", NAME, f"{NET}.1",
+                         " ".join([PROGRAM, "mpirun", "--name", NAME, *words]))
+            self.assert_refused(result, part)
+
     def test_a_sum_above_the_machine_is_a_warning(self):
         self.done("up", "2")
         for share, warned in ((100 * CORES, True), (50 * CORES, False)):

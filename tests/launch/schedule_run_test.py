@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+"""`atoll schedule --run` on hosts that are this machine under two names: jobs that move, are added,
+cancelled or fail, a host that is lost and back, and schedulers that are killed and started again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cli_support import (ATOLL, MPIEXEC, TIMEOUT, OneFolderTest, environment, needs_open_mpi, run,
+                         write)
+
+HOSTS = ["one", "two"]
+OPTIONS = {"layers": "2", "hidden": "32", "norm": "batch", "dropout": "0.4", "threads": "1",
+           "eval-every": "5", "checkpoint-every": "1h", "snapshot-dir": "memory"}
+# Starts commands on a host by its name, unless the host is lost.
+AGENT = """#!/bin/sh
+host=$1
+shift
+[ ! -e "{folder}/lost-$host" ] || exit 255
+FAKE_HOST="{folder}/$host" exec sh -c "$*"
+"""
+# Between losses of runs on different numbers of ranks, relative.
+LOSS_BOUND = 1e-4
+
+
+def cluster():
+    """So slow that every rank is worth its messages, and a start costs little beside an epoch."""
+    rank = {"kind": "cpu", "memory_gib": 4, "spmm_gb_per_s": {"16": 0.002},
+            "gemm_gflop_per_s": {"16": 0.02}, "elementwise_gb_per_s": 0.005,
+            "quantize_gb_per_s": 0.02}
+    return {"format": 1,
+            "hosts": [{"name": host, "send_mbit_per_s": 10000, "receive_mbit_per_s": 10000}
+                      for host in HOSTS],
+            "ranks": [{"host": host, **rank} for host in HOSTS],
+            "links": {"between_hosts": {"latency_us": 10, "gbit_per_s": 10}}}
+
+
+def job_list(*groups):
+    """A list in TOML. groups: of each its name, epochs, and keys or options that are its own."""
+    text = "[options]\n" + "".join(f'{name} = "{value}"\n' for name, value in OPTIONS.items())
+    for name, epochs, keys, options in groups:
+        text += f'[[group]]\nname = "{name}"\ndataset = "data"\nseeds = [1]\n'
+        text += "".join(f"{key} = {value}\n" for key, value in keys.items())
+        text += f"[group.options]\nepochs = {epochs}\n"
+        text += "".join(f"{key} = {value}\n" for key, value in options.items())
+        text += "[group.modes]\nexact = {}\n"
+    return text
+
+
+@needs_open_mpi
+class ScheduleRunTest(OneFolderTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.place.cleanup)
+        cls.folder = cls.place.name
+        cls.succeed("generate", "sbm", "--nodes", "6000", "--features", "16", "--out", "data")
+        os.mkdir(cls.path("memory"))
+        write(cls.path("cluster.json"), json.dumps(cluster()))
+        write(cls.path("agent"), AGENT.format(folder=cls.folder))
+        os.chmod(cls.path("agent"), 0o755)
+
+    @classmethod
+    def path(cls, *names):
+        return os.path.join(cls.folder, *names)
+
+    def words(self, out, *more, policy="fifo"):
+        loopback = "--mca btl_tcp_if_include lo --mca oob_tcp_if_include lo"
+        return ["schedule", f"{out}.toml", "--topology", "cluster.json", "--policy", policy,
+                "--start-seconds", "0.1", "--out", out, "--run", "--rsh", self.path("agent"),
+                "--mpirun", f"{MPIEXEC} --bind-to none {loopback}", "--address", "127.0.0.1", *more]
+
+    def start(self, out, *more, policy="fifo"):
+        with open(self.path(f"{out}.log"), "ab") as log:
+            job = subprocess.Popen([os.path.abspath(ATOLL), *self.words(out, *more, policy=policy)],
+                                   cwd=self.folder, env=environment(), stdout=log, stderr=log)
+        self.addCleanup(self.end, job)
+        return job
+
+    def end(self, job):
+        if job.poll() is None:
+            job.kill()
+            job.wait()
+
+    def log(self, out):
+        with open(self.path(f"{out}.log"), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def finish(self, job, out, code=0):
+        self.assertEqual(job.wait(timeout=TIMEOUT), code, self.log(out))
+
+    def lines(self, *names):
+        try:
+            with open(self.path(*names), encoding="utf-8") as file:
+                return [json.loads(line) for line in file if line.endswith("\n")]
+        except FileNotFoundError:
+            return []
+
+    def journal(self, out, *events):
+        lines = self.lines(out, ".schedule", "journal.jsonl")
+        return [line for line in lines if not events or line["event"] in events]
+
+    def run_dir(self, out, group):
+        return os.path.join(out, group, "exact", "seed-1")
+
+    def epochs(self, out, group):
+        return [line["epoch"] for line in self.lines(self.run_dir(out, group), "metrics.jsonl")]
+
+    def status(self, out):
+        status = json.loads(self.succeed("schedule", "status", out, "--json"))
+        return status, {job["folder"].split("/")[0]: job for job in status["jobs"]}
+
+    def wait_until(self, happened, job, out):
+        deadline = time.monotonic() + TIMEOUT
+        while not happened():
+            self.assertIsNone(job.poll(), self.log(out))
+            self.assertLess(time.monotonic(), deadline, self.log(out))
+            time.sleep(0.02)
+
+    def read(self, *names):
+        with open(self.path(*names), "rb") as file:
+            return file.read()
+
+    def undisturbed(self, name, epochs, *more):
+        """The folder of a run of the same options on one rank."""
+        folder = f"undisturbed-{name}"
+        if not os.path.exists(self.path(folder)):
+            options = [word for key, value in OPTIONS.items() for word in (f"--{key}", value)]
+            result = run(["train", "data", *options, "--epochs", str(epochs), "--seed", "1",
+                          "--run-dir", folder, *more], self.folder, ranks=1)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        return folder
+
+    def assert_same_model(self, out, group, epochs, *more):
+        wanted = self.undisturbed(f"{epochs}{''.join(more)}", epochs, *more)
+        self.assertEqual(self.epochs(out, group), list(range(1, epochs + 1)))
+        self.assertEqual(self.read(self.run_dir(out, group), "model.safetensors"),
+                         self.read(wanted, "model.safetensors"), group)
+
+    def assert_same_losses(self, out, group, epochs):
+        wanted = self.lines(self.undisturbed(str(epochs), epochs), "metrics.jsonl")
+        found = self.lines(self.run_dir(out, group), "metrics.jsonl")
+        self.assertEqual([line["epoch"] for line in found], list(range(1, epochs + 1)))
+        for a, b in zip(found, wanted):
+            self.assertLess(abs(a["loss"] - b["loss"]), LOSS_BOUND * b["loss"], a["epoch"])
+
+    def assert_done_schedule(self, out):
+        """schedule.json against rules of its own: slots, arrivals, epochs."""
+        file = json.loads(self.read(out, "schedule.json"))
+        slots = {host["name"]: host["slots"] for host in file["hosts"]}
+        epochs, ends = [0] * len(file["jobs"]), [0.0] * len(file["jobs"])
+        for segment in file["done"]["segments"]:
+            job = segment["job"]
+            self.assertGreaterEqual(segment["from_s"], file["jobs"][job]["arrival_s"])
+            self.assertGreaterEqual(segment["from_s"], ends[job])
+            self.assertEqual(segment["first_epoch"], epochs[job])
+            epochs[job], ends[job] = segment["last_epoch"], segment["to_s"]
+            for host in segment["hosts"]:
+                ranks = sum(other["ranks_per_host"] for other in file["done"]["segments"]
+                            if host in other["hosts"]
+                            and other["from_s"] <= segment["from_s"] < other["to_s"])
+                self.assertLessEqual(ranks, slots[host])
+        for job, end, completion in zip(file["jobs"], ends, file["done"]["completion_s"]):
+            if completion is not None:
+                self.assertAlmostEqual(completion, end - job["arrival_s"], delta=0.1)
+        return file
+
+    def test_a_list_is_run(self):
+        one = {"most-ranks": 1}
+        write(self.path("plain.toml"), job_list(
+            ("a", 60, one, {}), ("b", 60, {**one, "arrival": 0.5}, {}),
+            ("c", 60, {**one, "arrival": 0.5}, {"target": 0.01, "eval-every": 7})))
+        job = self.start("plain")
+        self.wait_until(lambda: self.journal("plain", "started"), job, "plain")
+        other = run(self.words("plain"), self.folder)
+        self.assertEqual(other.returncode, 2, other.stderr)
+        self.assertIn("is at work there", other.stderr)
+        self.finish(job, "plain")
+        for group in "ab":
+            self.assert_same_model("plain", group, 60)
+        # It ends before its bound.
+        self.assertEqual(self.epochs("plain", "c"), list(range(1, 8)))
+        file = self.assert_done_schedule("plain")
+        self.assertEqual([segment["job"] for segment in file["done"]["segments"]], [0, 1, 2])
+        self.assertEqual(len(file["planned"]["completion_s"]), 3)
+        self.assertIsNotNone(file["done"]["mean_completion_s"])
+        status, jobs = self.status("plain")
+        self.assertEqual((status["at_work"], status["requests"]), (False, 0))
+        self.assertEqual({name: (line["state"], line["epoch"]) for name, line in jobs.items()},
+                         {"a": ("done", 60), "b": ("done", 60), "c": ("done", 7)})
+        # Nothing is left to do.
+        self.finish(self.start("plain"), "plain")
+        self.assertEqual(len(self.journal("plain", "started")), 3)
+        self.assertIn("a, exact, seed 1", self.succeed("schedule", "status", "plain"))
+        self.succeed("jobs", "table", "plain.toml", "--out", "plain")
+
+    def test_a_job_gives_way_and_grows_again(self):
+        write(self.path("elastic.toml"),
+              job_list(("long", 500, {}, {}), ("short", 20, {"arrival": 2, "most-ranks": 1}, {})))
+        job = self.start("elastic", policy="marginal")
+        self.finish(job, "elastic")
+        file = self.assert_done_schedule("elastic")
+        ranks = [len(segment["hosts"]) for segment in file["done"]["segments"]
+                 if segment["job"] == 0]
+        self.assertGreaterEqual(len(ranks), 2, self.log("elastic"))
+        self.assertEqual(ranks[:2], [2, 1])
+        self.assert_same_losses("elastic", "long", 500)
+        self.assert_same_model("elastic", "short", 20)
+
+    def test_jobs_are_added_and_cancelled(self):
+        one = {"most-ranks": 1}
+        write(self.path("open.toml"), job_list(("long", 900, one, {})))
+        write(self.path("more.toml"), job_list(("extra", 20, one, {})))
+        write(self.path("bad.toml"), job_list(("bad", 20, one, {"hiden": 3})))
+        job = self.start("open")
+        self.wait_until(lambda: len(self.epochs("open", "long")) > 20, job, "open")
+        status, jobs = self.status("open")
+        self.assertTrue(status["at_work"])
+        self.assertEqual((jobs["long"]["state"], jobs["long"]["hosts"], jobs["long"]["ranks"]),
+                         ("running", ["one"], 1))
+        self.assertGreater(jobs["long"]["epoch"], 20)
+        self.assertGreater(jobs["long"]["ends_s"], status["now_s"])
+        self.assertIn("extra, exact, seed 1: added", self.succeed("schedule", "add", "open", "more.toml"))
+        self.assertIn("is in open already", self.refuse("schedule", "add", "open", "more.toml"))
+        self.assertIn("hiden", self.refuse("schedule", "add", "open", "bad.toml"))
+        message = self.refuse("schedule", "cancel", "open", "long, exact, seed 2")
+        self.assertIn("did you mean 'long, exact, seed 1'", message)
+        said = self.succeed("schedule", "cancel", "open", "long, exact, seed 1")
+        self.assertIn("ends after its epoch", said)
+        self.finish(job, "open")
+        _, jobs = self.status("open")
+        self.assertEqual((jobs["long"]["state"], jobs["extra"]["state"]), ("cancelled", "done"))
+        self.assertLess(jobs["long"]["epoch"], 900)
+        self.assertIn("has ended already", self.refuse("schedule", "cancel", "open", "long/exact/seed-1"))
+        # Added again, it goes on where it was.
+        self.assertIn("nobody runs", self.succeed("schedule", "add", "open", "open.toml"))
+        self.assertEqual(self.status("open")[0]["requests"], 1)
+        self.finish(self.start("open"), "open")
+        self.assert_same_model("open", "long", 900)
+        self.assert_same_model("open", "extra", 20)
+        self.assert_done_schedule("open")
+        self.assertIn("no schedule was run there", self.refuse("schedule", "status", "data"))
+
+    def test_a_job_that_fails_is_no_reason_to_stop(self):
+        one = {"most-ranks": 1}
+        write(self.path("fails.toml"),
+              job_list(("wild", 20, one, {"lr": 1e30}), ("good", 20, one, {})))
+        for attempt in (1, 2):  # a schedule that has come to its end tries it again
+            self.finish(self.start("fails"), "fails", code=1)
+            _, jobs = self.status("fails")
+            self.assertEqual((jobs["wild"]["state"], jobs["good"]["state"]), ("failed", "done"))
+            self.assertIn("diverged", jobs["wild"]["reason"])
+            starts = [line["job"] for line in self.journal("fails", "started")]
+            self.assertEqual(sorted(starts), [0] * attempt + [1])
+        self.assertIn("diverged", self.succeed("schedule", "status", "fails"))
+        self.assert_same_model("fails", "good", 20)
+
+    def test_what_is_wrong_is_said_before_anything_starts(self):
+        write(self.path("wrong.toml"), job_list(("a", 20, {}, {"hiden": 3})))
+        message = self.refuse(*self.words("wrong"))
+        self.assertIn("hiden", message)
+        write(self.path("right.toml"), job_list(("a", 20, {}, {})))
+        self.assertIn("found 1 names; allowed are 2", self.refuse(*self.words("right", "--hosts", "x")))
+        self.assertIn("has x twice", self.refuse(*self.words("right", "--hosts", "x,x")))
+        self.assertIn("--policy all", self.refuse(*self.words("right", policy="all")))
+        self.assertIn("--rsh requires --run", self.refuse(
+            "schedule", "right.toml", "--topology", "cluster.json", "--rsh", "ssh"))
+
+    def test_a_signal_ends_all_jobs_in_good_order(self):
+        write(self.path("asked.toml"), job_list(("a", 400, {"most-ranks": 1}, {})))
+        job = self.start("asked")
+        self.wait_until(lambda: len(self.epochs("asked", "a")) > 10, job, "asked")
+        job.send_signal(signal.SIGTERM)
+        self.finish(job, "asked", code=128 + signal.SIGTERM)
+        done = self.epochs("asked", "a")
+        self.assertLess(len(done), 400)
+        self.assertEqual(os.listdir(self.path(self.run_dir("asked", "a"), "checkpoint")),
+                         [f"epoch-{len(done):08d}.safetensors"])
+        self.assertEqual(self.status("asked")[1]["a"]["state"], "waiting")
+        write(self.path("asked.toml"), job_list(("a", 401, {"most-ranks": 1}, {})))
+        self.assertIn("asked.toml", self.refuse(*self.words("asked")))
+        write(self.path("asked.toml"), job_list(("a", 400, {"most-ranks": 1}, {})))
+        self.finish(self.start("asked"), "asked")
+        self.assert_same_model("asked", "a", 400)
+
+    def test_schedulers_that_are_killed_lose_nothing(self):
+        one = {"most-ranks": 1}
+        write(self.path("killed.toml"),
+              job_list(("a", 400, one, {}), ("b", 400, one, {}), ("c", 20, {**one, "arrival": 3}, {})))
+        clock = 0
+        for epochs in (5, 60, 150):
+            job = self.start("killed")
+            self.wait_until(lambda epochs=epochs: len(self.epochs("killed", "a")) >= epochs, job,
+                            "killed")
+            job.kill()
+            job.wait()
+            times = [line["at_s"] for line in self.journal("killed")]
+            self.assertEqual(times, sorted(times))
+            clock = times[-1]
+            # As if it had been killed in the middle of a line.
+            with open(self.path("killed", ".schedule", "journal.jsonl"), "a", encoding="utf-8") as file:
+                file.write('{"clock_ms": 17')
+        self.finish(self.start("killed"), "killed")
+        self.assertGreater(self.journal("killed")[-1]["at_s"], clock)
+        for group, epochs in (("a", 400), ("b", 400), ("c", 20)):
+            self.assert_same_model("killed", group, epochs)
+        file = json.loads(self.read("killed", "schedule.json"))
+        self.assertGreaterEqual(min(segment["from_s"] for segment in file["done"]["segments"]
+                                    if segment["job"] == 2), 3)
+
+    def test_a_host_is_lost_and_back(self):
+        write(self.path("lost.toml"), job_list(("a", 1500, {}, {})))
+        job = self.start("lost", policy="marginal")
+        self.wait_until(lambda: len(self.epochs("lost", "a")) > 20, job, "lost")
+        write(self.path("lost-two"), "")
+        self.kill_host("two")
+        self.wait_until(lambda: self.journal("lost", "lost"), job, "lost")
+        self.assertEqual(self.status("lost")[0]["lost_hosts"], ["two"])
+        before = len(self.epochs("lost", "a"))
+        self.wait_until(lambda: len(self.epochs("lost", "a")) > before + 20, job, "lost")
+        os.remove(self.path("lost-two"))
+        self.wait_until(lambda: self.journal("lost", "back"), job, "lost")
+        self.finish(job, "lost")
+        hosts = [line["hosts"] for line in self.journal("lost", "started")]
+        self.assertEqual(hosts[0], [0, 1])
+        self.assertEqual(hosts[1], [0])
+        self.assertEqual(hosts[-1], [0, 1], self.log("lost"))
+        self.assert_same_losses("lost", "a", 1500)
+
+    def kill_host(self, host):
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    here = f"FAKE_HOST={self.path(host)}".encode() in file.read().split(b"\0")
+                if here:
+                    os.kill(int(name), signal.SIGKILL)
+            except OSError:
+                pass
+
+
+if __name__ == "__main__":
+    unittest.main()
