@@ -187,7 +187,7 @@ std::string JobRunner::time_left() const {
   for (const auto& [group, seconds] : seconds_) {
     known.insert(known.end(), seconds.begin(), seconds.end());
   }
-  if (known.empty()) return "";
+  if (known.empty() || (waiting_.empty() && running_.empty())) return "";
   double left = 0;
   const auto add = [&](const ListedJob& job) {
     const auto found = seconds_.find(job.group);

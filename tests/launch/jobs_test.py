@@ -231,13 +231,13 @@ class Changing(JobsTest):
     def test_bad_input(self):
         """What the list says by itself is in tests/launch/jobs/job_list_test.cpp."""
         for old, new, message in (
-                ("[[group]]", "[[group]", "list.toml:8:8: not valid TOML"),
+                ("[[group]]", "[[group]", "list.toml:8:9: not valid TOML"),
                 ("seeds", "sedes", "group 1: unknown key 'sedes' (did you mean 'seeds'?)"),
                 ("layers =", "layres =", "list.toml: group 'tiny', mode 'exact': unknown option "
                  "'--layres' (did you mean '--layers'?)"),
                 ('overlap = "off"', 'order = "never"', "group 'tiny', mode 'no overlap': --order: "),
                 ('overlap = "off"', 'order = "never"', "multiply-first"),
-                ('overlap = "off"', "bits = 3", "mode 'no overlap': --bits"),
+                ('overlap = "off"', "bits = 9", "mode 'no overlap': --bits"),
                 # Each is allowed, but not both.
                 ('overlap = "off"', 'exchange = "exact", bits = "4"', "mode 'no overlap': --bits"),
                 ('overlap = "off"', 'calibration = "none.json"', "none.json"),

@@ -146,7 +146,7 @@ struct BadList {
 
 std::vector<BadList> bad_lists() {
   return {
-      {"[[group]\n", "list.toml:1:8: not valid TOML: "},
+      {"[[group]\n", "list.toml:1:9: not valid TOML: "},
       {"", "list.toml: group: found nothing; at least one [[group]] is expected"},
       {"group = 3\n", "group: found 3; at least one [[group]]"},
       {"group = []\n", "group: found []; at least one [[group]]"},
