@@ -46,7 +46,7 @@ JobPlacement placement_of(const Json& line, std::size_t hosts, const std::string
       placement.hosts, [&](int host) { return host >= 0 && host < static_cast<int>(hosts); });
   if (!known || placement.hosts.empty()) {
     fail_input("{}: field 'hosts' is {}; allowed are numbers from 0 to {}", place,
-               shown(line.at("hosts")), static_cast<int>(hosts) - 1);
+               atl::shown(line.at("hosts")), static_cast<int>(hosts) - 1);
   }
   return placement;
 }
