@@ -11,6 +11,7 @@
 #include "base/file_lock.hpp"
 #include "base/files.hpp"
 #include "base/interrupt.hpp"
+#include "base/paths.hpp"
 
 namespace atl {
 
@@ -162,7 +163,7 @@ void write_atomically(const fs::path& path, std::string_view bytes,
 
 AtomicFolder::AtomicFolder(fs::path final_path, bool replace)
     : final_(std::move(final_path)), replace_(replace) {
-  if (!final_.has_filename()) final_ = final_.parent_path();  // a trailing slash
+  final_ = without_slash(final_);
   std::error_code error;
   if (final_.empty()) fail_option("--out: the name of the folder to make is empty");
   if (!replace_ && fs::exists(final_, error)) {

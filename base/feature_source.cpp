@@ -1,8 +1,7 @@
 #include "base/feature_source.hpp"
 
-#include <charconv>
-
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 
 namespace atl {
 
@@ -39,10 +38,11 @@ FeatureSource parse_feature_source(const std::string& text, std::string& problem
     }
     FeatureSource source{name.kind, 0};
     if (!name.has_columns) return source;
-    const char* const last = text.data() + text.size();
-    const auto [end, error] = std::from_chars(text.data() + colon + 1, last, source.columns);
-    const bool is_number = error == std::errc() && end == last;
-    if (is_number && source.columns >= 1 && source.columns <= kMostSourceColumns) return source;
+    const auto columns = parse_number<decltype(source.columns)>(
+        std::string_view(text).substr(colon + 1), 1, kMostSourceColumns);
+    if (!columns) continue;
+    source.columns = *columns;
+    return source;
   }
   problem = fmt::format("'{}'; allowed are {}", text, allowed_sources());
   return {};

@@ -7,12 +7,15 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/files.hpp"
 #include "base/log.hpp"
 #include "base/parallel.hpp"
+#include "base/paths.hpp"
 #include "base/progress.hpp"
 #include "datasets/append_edges.hpp"
 #include "datasets/delta_writer.hpp"
 #include "datasets/import_session.hpp"
+#include "datasets/node_list.hpp"
 #include "datasets/text_table.hpp"
 
 namespace atl {
@@ -29,22 +32,20 @@ ArrayReader open_rows(const fs::path& path, TableKind kind) {
     fail_input("{}: '{}' is a word; allowed are the numbers that the dataset has for its classes",
                path.string(), table.words().front());
   }
-  return table.open(nullptr, kind == TableKind::kIds ? kMaxNodes : table.rows());
+  return table.open(nullptr, table.rows());
 }
 
-// Different ids below `nodes`.
-std::vector<std::int32_t> read_node_list(const fs::path& path, std::int64_t nodes) {
-  ArrayReader reader = open_rows(path, TableKind::kIds);
-  const std::string place = reader.place();
+// Different nodes of the dataset that grows.
+std::vector<std::int32_t> read_different_nodes(const std::string& text, std::int64_t nodes,
+                                               const std::string& option) {
   std::vector<std::int32_t> ids;
-  for (const std::int64_t id : read_integers(std::move(reader))) {
-    check_node_id(id, nodes, place, std::ssize(ids));
-    ids.push_back(static_cast<std::int32_t>(id));
+  for (const GlobalId id : read_node_list(text, nodes, option)) {
+    ids.push_back(static_cast<std::int32_t>(to_index(id)));
   }
   std::vector<std::int32_t> sorted = ids;
   std::ranges::sort(sorted);
   const auto twice = std::ranges::adjacent_find(sorted);
-  if (twice != sorted.end()) fail_input("{}: node {} is there twice", place, *twice);
+  if (twice != sorted.end()) fail_option("{} {}: node {} is there twice", option, text, *twice);
   return ids;
 }
 
@@ -56,8 +57,7 @@ class Appender {
   AppendReport run() {
     const fs::path& out = options_.out;
     DatasetInfo& info = writer_.info();
-    const fs::path named = out.has_filename() ? out : out.parent_path();
-    info.name = options_.name.empty() ? named.filename().string() : options_.name;
+    info.name = options_.name.empty() ? without_slash(out).filename().string() : options_.name;
     count_nodes();
     info.nodes += report_.nodes_added;
     if (info.nodes > kMaxNodes) {
@@ -358,7 +358,8 @@ class Appender {
 
   void write_removed_nodes() {
     if (options_.remove_nodes.empty()) return;
-    removed_nodes_ = read_node_list(options_.remove_nodes, data_.info().nodes);
+    removed_nodes_ =
+        read_different_nodes(options_.remove_nodes, data_.info().nodes, "--remove-nodes");
     report_.nodes_removed = std::ssize(removed_nodes_);
     if (!removed_nodes_.empty()) {
       writer_.write<std::int32_t>(kRemovedNodes, removed_nodes_, {report_.nodes_removed});
@@ -368,15 +369,17 @@ class Appender {
   void write_changed_features() {
     const std::string& text = options_.change_features;
     if (text.empty()) return;
-    const std::size_t comma = text.find(',');
-    if (comma == text.npos || text.find(',', comma + 1) != text.npos) {
-      fail_option("--change-features {}: allowed are two files, IDS,ROWS", text);
+    const std::size_t comma = text.rfind(',');
+    if (comma == text.npos) {
+      fail_option("--change-features {}: allowed are nodes and a file of their rows, IDS,ROWS",
+                  text);
     }
     if (data_.info().features == 0) {
       fail_option("--change-features {}: the nodes of {} have no features", text,
                   options_.data.string());
     }
-    const std::vector<std::int32_t> ids = read_node_list(text.substr(0, comma), data_.info().nodes);
+    const std::vector<std::int32_t> ids =
+        read_different_nodes(text.substr(0, comma), data_.info().nodes, "--change-features");
     const std::string rows = text.substr(comma + 1);
     report_.features_changed = std::ssize(ids);
     write_features(rows, kChangedFeatures, report_.features_changed);
@@ -423,7 +426,7 @@ class Appender {
     note("edges", options_.edges.string());
     note("split", options_.split);
     if (!options_.split.empty()) made["seed"] = options_.seed;
-    note("remove_nodes", options_.remove_nodes.string());
+    note("remove_nodes", options_.remove_nodes);
     note("remove_edges", options_.remove_edges.string());
     note("change_features", options_.change_features);
     provenance["appended"] = std::move(made);
@@ -462,14 +465,9 @@ DatasetInfo compact_dataset(const fs::path& folder, const fs::path& out) {
   dataset.validate_checksums();
   DatasetWriter writer(out);
   for (const auto& [name, file] : *dataset.grown()) {
-    std::FILE* const target = std::fopen((writer.folder() / name).c_str(), "wb");
     const auto bytes = file->bytes();
-    const bool written =
-        target != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), target) == bytes.size();
-    const bool closed = target == nullptr || std::fclose(target) == 0;
-    if (!written || !closed) {
-      fail_input("{}: can't write: {}", (out / name).string(), std::strerror(errno));
-    }
+    write_atomically(writer.folder() / name,
+                     {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
   if (is_there(folder / kClassNamesFile)) {
     fs::copy_file(folder / kClassNamesFile, writer.folder() / kClassNamesFile);

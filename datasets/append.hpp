@@ -22,9 +22,9 @@ struct AppendOptions {
   std::uint64_t seed = 0;  // of `split`
   std::filesystem::path edges, edge_weights, edge_types, edge_features;
   bool keep_self_loops = false;        // else as the dataset was imported
-  std::filesystem::path remove_nodes;  // ids
+  std::string remove_nodes;            // as read_node_list()
   std::filesystem::path remove_edges;  // pairs, as edges
-  std::string change_features;         // two files: ids,rows
+  std::string change_features;         // nodes as read_node_list(), a comma, a file of rows
 };
 
 struct AppendReport {

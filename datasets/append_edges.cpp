@@ -273,7 +273,7 @@ void EdgeChanges::add_entry(const Entry& entry, float weight, std::span<const fl
     for (const std::int32_t node : {entry.source, entry.target}) {
       if (is_gone_[node] == 0) continue;
       fail_input("{}: an edge {} -> {}, but node {} is removed by {}", options_.edges.string(),
-                 entry.source, entry.target, node, options_.remove_nodes.string());
+                 entry.source, entry.target, node, options_.remove_nodes);
     }
   }
   const std::int64_t before = find(entry);

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/paths.hpp"
 #include "base/seal.hpp"
 #include "datasets/class_count.hpp"
 #include "datasets/dataset_writer.hpp"
@@ -171,8 +172,8 @@ Dataset Dataset::open(const fs::path& folder, bool with_split) {
   dataset.open_graph(json);
   dataset.open_node_arrays(json);
   DatasetInfo& info = dataset.info_;
-  const fs::path named = folder.has_filename() ? folder : folder.parent_path();
-  info.name = json_field_or<std::string>(json, "name", file, named.filename().string());
+  info.name =
+      json_field_or<std::string>(json, "name", file, without_slash(folder).filename().string());
   info.edges_source = json_field_or<std::int64_t>(json, "edges_source", file, info.edges);
   info.provenance = json_field_or<Json>(json, "provenance", file, Json::object());
   dataset.files_ = dataset.grown_ ? checked_files(json, file, *dataset.grown_)

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/parallel.hpp"
+#include "base/paths.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "datasets/file_list.hpp"
 
@@ -145,7 +146,7 @@ fs::path base_of(const Json& changes, const fs::path& file) {
         "back, or write its new place into field 'base' and remove the field 'seal'",
         file.parent_path().string(), base.string());
   }
-  return base.has_filename() ? base : base.parent_path();
+  return without_slash(base);
 }
 
 }  // namespace
@@ -208,7 +209,7 @@ void check_chain_files(const Chain& chain) {
       }
     });
   };
-  const Json base = read_json(chain.base / "dataset.json");
+  const Json base = read_dataset_json(chain.base);
   if (base.contains("files")) check(chain.base, base["files"]);
   for (const Delta& delta : chain.deltas) check(delta.folder, delta.json["delta"]["files"]);
 }

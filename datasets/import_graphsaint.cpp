@@ -2,12 +2,12 @@
 // class, or a list of 0 and 1, per node) and role.json (lists tr, va, te).
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "base/byte_order_mark.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"
+#include "base/numbers.hpp"
 #include "base/progress.hpp"
 #include "datasets/import_session.hpp"
 #include "datasets/importers.hpp"
@@ -84,14 +84,12 @@ class FlatObjectReader : public nlohmann::json_sax<Json> {
   const std::string& current_key() const { return key_; }
   // The key as a node id below `nodes`.
   std::int64_t node_of(const std::string& key, std::int64_t nodes) const {
-    std::int64_t node = -1;
-    const char* const end = key.data() + key.size();
-    const auto [stop, error] = std::from_chars(key.data(), end, node);
-    if (error != std::errc() || stop != end || node < 0 || node >= nodes) {
+    const auto node = parse_number<std::int64_t>(key, 0, nodes - 1);
+    if (!node) {
       fail_input("{}: key {}; allowed are node ids 0 to {}", file_.string(), in_quotes(key),
                  nodes - 1);
     }
-    return node;
+    return *node;
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/paths.hpp"
 #include "base/progress.hpp"
 #include "datasets/made_features.hpp"
 #include "datasets/statistics.hpp"
@@ -113,9 +114,7 @@ ImportSession::ImportSession(const std::string& format, const ImportOptions& opt
   provenance_["options"] = describe_options(options);
   provenance_["version"] = ATOLL_VERSION;
   writer_.info().edges_source = -1;
-  const std::filesystem::path named =
-      options.source.has_filename() ? options.source : options.source.parent_path();
-  set_name(named.stem().string());
+  set_name(without_slash(options.source).stem().string());
 }
 
 void ImportSession::set_name(const std::string& name) {

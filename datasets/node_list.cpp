@@ -1,12 +1,15 @@
 #include "datasets/node_list.hpp"
 
-#include <charconv>
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/numbers.hpp"
 #include "datasets/array_reader.hpp"
+#include "datasets/text_reader.hpp"
 
 namespace atl {
 
@@ -14,6 +17,8 @@ namespace {
 
 constexpr const char* kNumbers =
     "numbers and ranges of them (0,5,10-19), or a .npy or text file of numbers";
+constexpr const char* kNew = "new";
+constexpr std::string_view kBetween = " ,;\t\r";
 
 // So much of a list that may have thousands of entries.
 std::string beginning(const std::string& text) {
@@ -33,8 +38,8 @@ class NodeList {
     require_node(first);
     require_node(last);
     if (last < first) {
-      fail_option("{}: the range {}-{} ends before it begins; allowed are new, {}", place_, first,
-                  last, kNumbers);
+      fail_option("{}: the range {}-{} ends before it begins; allowed are {}", place_, first, last,
+                  kNumbers);
     }
     for (std::int64_t node = first; node <= last; ++node) add(node);
   }
@@ -52,10 +57,7 @@ class NodeList {
     }
   }
 
-  std::vector<GlobalId> take() {
-    if (list_.empty()) fail_option("{}: lists no node; allowed are new, {}", place_, kNumbers);
-    return std::move(list_);
-  }
+  std::vector<GlobalId> take() { return std::move(list_); }
 
  private:
   void require_node(std::int64_t node) const {
@@ -64,10 +66,7 @@ class NodeList {
                 nodes_ - 1);
   }
   std::int64_t number(std::string_view text, std::string_view word) const {
-    std::int64_t value = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stopped, error] = std::from_chars(text.data(), end, value);
-    if (error == std::errc() && stopped == end && !text.empty()) return value;
+    if (const auto value = parse_number<std::int64_t>(text)) return *value;
     fail_option("{}: entry {} is '{}'; allowed are nodes 0 to {}", place_, list_.size(), word,
                 nodes_ - 1);
   }
@@ -86,36 +85,58 @@ void add_array(const std::filesystem::path& path, const std::string& option, Nod
   for (const std::int64_t node : read_integers(std::move(array))) list.add(node);
 }
 
+void add_lines(const std::filesystem::path& path, NodeList& list) {
+  LineReader reader(path);
+  bool is_first = true;
+  for (std::string_view line; reader.next(line);) {
+    if (is_comment(line)) continue;
+    const bool has_digit =
+        std::ranges::any_of(line, [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (!is_first || has_digit) list.add_words(line, kBetween);
+    is_first = false;
+  }
+}
+
 }  // namespace
 
 std::vector<GlobalId> read_node_list(const std::string& text, std::int64_t nodes,
-                                     std::optional<std::int64_t> first_new,
                                      const std::string& option) {
   NodeList list(nodes, option + " " + beginning(text));
-  if (text == "new") {
-    if (!first_new) {
-      fail_option("{} new: the model does not say how many nodes its dataset had; allowed are {}",
-                  option, kNumbers);
-    }
-    if (*first_new >= nodes) {
-      fail_option(
-          "{} new: the dataset has {} nodes, and the model was trained on one of {}, so no node is "
-          "new; allowed are {}",
-          option, nodes, *first_new, kNumbers);
-    }
-    list.add_range(*first_new, nodes - 1);
-  } else if (text.find_first_not_of("0123456789,-") == std::string::npos) {
+  if (text.find_first_not_of("0123456789,-") == std::string::npos) {
     list.add_words(text, ",");
-  } else {
-    const std::filesystem::path path = text;
-    if (!is_there(path))
-      fail_option("{} {}: no such file; allowed are new, {}", option, text, kNumbers);
-    if (path.extension() == ".npy") {
-      add_array(path, option, list);
-    } else {
-      list.add_words(read_text(path), " ,;\t\r\n");
-    }
+    return list.take();
   }
+  const std::filesystem::path path = text;
+  if (!is_there(path)) {
+    fail_option("{} {}: no such file; allowed are {}", option, text, kNumbers);
+  }
+  path.extension() == ".npy" ? add_array(path, option, list) : add_lines(path, list);
+  return list.take();
+}
+
+std::vector<GlobalId> read_nodes_or_new(const std::string& text, std::int64_t nodes,
+                                        std::optional<std::int64_t> first_new,
+                                        const std::string& option) {
+  if (text != kNew) {
+    std::vector<GlobalId> list = read_node_list(text, nodes, option);
+    if (list.empty()) {
+      fail_option("{} {}: lists no node; allowed are {}, {}", option, beginning(text), kNew,
+                  kNumbers);
+    }
+    return list;
+  }
+  if (!first_new) {
+    fail_option("{} {}: the model does not say how many nodes its dataset had; allowed are {}",
+                option, kNew, kNumbers);
+  }
+  if (*first_new >= nodes) {
+    fail_option(
+        "{} {}: the dataset has {} nodes, and the model was trained on one of {}, so no node is "
+        "new; allowed are {}",
+        option, kNew, nodes, *first_new, kNumbers);
+  }
+  NodeList list(nodes, option);
+  list.add_range(*first_new, nodes - 1);
   return list.take();
 }
 

@@ -7,6 +7,7 @@
 #include "base/files.hpp"
 #include "base/log.hpp"
 #include "base/parallel.hpp"
+#include "base/paths.hpp"
 #include "base/progress.hpp"
 #include "datasets/array_reader.hpp"
 #include "datasets/dataset_writer.hpp"
@@ -309,7 +310,7 @@ class SnapshotWriter {
 
 // Beside `out`, with its name and '@'.
 fs::path folder_of(const fs::path& out, const std::string& which) {
-  const fs::path named = out.has_filename() ? out : out.parent_path();
+  const fs::path named = without_slash(out);
   const std::string name = named.filename().string();
   if (name.empty() || name == "." || name == "..") {
     fail_option("--out {}: snapshots are named after it; allowed is a path that ends in a name",

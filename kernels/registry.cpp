@@ -3,20 +3,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 
 namespace atl {
 
 std::vector<std::string> backend_names() { return {"reference", "cpu", "cuda"}; }
 
-std::vector<std::string> backends_of(const std::string& list) {
-  std::vector<std::string> names;
-  std::istringstream words(list);
-  for (std::string name; std::getline(words, name, ',');) names.push_back(name);
-  return names;
-}
+std::vector<std::string> backends_of(const std::string& list) { return between_commas(list); }
 
 std::string backend_list_problem(const std::string& list) {
   if (list.empty()) return "an empty value";

@@ -78,13 +78,16 @@ void add_append_command(CLI::App& app) {
   file("--edge-features", options->edge_features, "Their features, if edges have some");
   command->add_flag("--keep-self-loops", options->keep_self_loops,
                     "Keep edges u -> u; default: as the dataset was imported");
-  file("--remove-nodes", options->remove_nodes,
-       "Ids of nodes that lose their edges, label and split");
+  command
+      ->add_option("--remove-nodes", options->remove_nodes,
+                   "Nodes that lose their edges, label and split: a file of ids, or numbers and "
+                   "ranges such as 0,5,10-19")
+      ->type_name("FILE|TEXT");
   file("--remove-edges", options->remove_edges,
        "Edges that go, as --edges; of all relations, unless it is text that names them");
   command
       ->add_option("--change-features", options->change_features,
-                   "Ids of nodes, and a file with the rows of features that they get")
+                   "Nodes, as --remove-nodes, and a file with the rows of features that they get")
       ->type_name("IDS,ROWS");
   command->callback([options] { run_append(*options); });
 }

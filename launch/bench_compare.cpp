@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
-#include <sstream>
 #include <string_view>
 
+#include "base/numbers.hpp"
 #include "engine/exchange/expected_messages.hpp"
 #include "engine/training/run_folder.hpp"
 #include "launch/bench_samples.hpp"
@@ -227,8 +227,7 @@ std::vector<ComparedMode> compared_modes(const std::string& list, const Exchange
   const std::string wanted = list == "all" ? "vanilla,exact,8,4,2,1,random,adaptive" : list;
   const std::vector<std::string> known = bit_names();
   std::vector<ComparedMode> modes;
-  std::istringstream words(wanted);
-  for (std::string name; std::getline(words, name, ',');) {
+  for (const std::string& name : between_commas(wanted)) {
     const auto same = [&](const ComparedMode& mode) { return mode.name == name; };
     if (std::any_of(modes.begin(), modes.end(), same)) {
       fail_option("--compare {}: '{}' stands there twice", list, name);

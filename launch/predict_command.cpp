@@ -167,7 +167,7 @@ void run_predict(const PredictArguments& arguments) {
   std::vector<GlobalId> chosen;
   const auto choose = [&](const SafetensorsFile& file, const std::filesystem::path& model) {
     const std::int64_t nodes = Dataset::open(arguments.dataset).info().nodes;
-    chosen = read_node_list(arguments.nodes, nodes, nodes_of_model(file, model), "--nodes");
+    chosen = read_nodes_or_new(arguments.nodes, nodes, nodes_of_model(file, model), "--nodes");
     std::vector<GlobalId> distinct = chosen;
     std::ranges::sort(distinct);
     const auto repeated = std::ranges::unique(distinct);

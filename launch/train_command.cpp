@@ -9,6 +9,7 @@
 #include "base/files.hpp"
 #include "base/interrupt.hpp"
 #include "base/log.hpp"
+#include "base/paths.hpp"
 #include "base/text.hpp"
 #include "engine/comm/epoch_questions.hpp"
 #include "engine/comm/supervisor_link.hpp"
@@ -68,12 +69,12 @@ struct TrainArguments {
 // A new folder runs/DATASET-MODEL-K with the least K that is free, also if others choose one now.
 std::filesystem::path make_new_run_dir(const std::filesystem::path& dataset,
                                        const std::string& model) {
-  const std::filesystem::path named = dataset.has_filename() ? dataset : dataset.parent_path();
+  const std::string name = without_slash(dataset).filename().string();
   const std::filesystem::path parent = "runs";
   std::error_code error;
   std::filesystem::create_directories(parent, error);
   for (int k = 1; !error; ++k) {
-    const auto folder = parent / fmt::format("{}-{}-{}", named.filename().string(), model, k);
+    const auto folder = parent / fmt::format("{}-{}-{}", name, model, k);
     if (std::filesystem::create_directory(folder, error)) return folder;
     if (error == std::errc::file_exists) error.clear();
   }

@@ -1,5 +1,6 @@
 #include "launch/train_flags.hpp"
 
+#include "base/error.hpp"
 #include "engine/models/model_options.hpp"
 #include "engine/training/option_table.hpp"
 #include "launch/config_file.hpp"
@@ -81,6 +82,23 @@ std::vector<GivenOption> wanted_options(const CLI::App& command) {
   return wanted;
 }
 
+// Refuses options that are of the run whose model a training begins with, where a command has none.
+void require_no_run_before(const CLI::App& command, const TrainOptions& options) {
+  if (command.get_option_no_throw("--warm-start") != nullptr || !options.replay.any()) return;
+  if (options.replay.weights != ReplayOptions().weights) {
+    fail_option(
+        "--replay-weights {}: rows are compared as the model of another run gives them, and {} "
+        "begins with none; allowed is none",
+        to_string(options.replay.weights), full_name(command));
+  }
+  if (options.replay.from == 0) {
+    fail_option(
+        "--replay {}: which nodes are new is not known; give --replay-from with the id of the "
+        "first new node",
+        to_string(options.replay.count));
+  }
+}
+
 }  // namespace
 
 TrainOptions TrainFlags::resolve() const {
@@ -90,6 +108,7 @@ TrainOptions TrainFlags::resolve() const {
 
 TrainOptions TrainFlags::resolve_with(std::span<const ExchangeOptions> modes,
                                       const std::string& choice) const {
+  if (command != nullptr) require_no_run_before(*command, train);
   check_options(train);
   if (command != nullptr) {
     std::vector<TrainOptions> runs;

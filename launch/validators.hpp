@@ -2,10 +2,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <string>
 #include <vector>
 
+#include "base/numbers.hpp"
 #include "base/option.hpp"
 
 namespace atl {
@@ -13,9 +13,9 @@ namespace atl {
 // The number that all of `text` spells; false if it spells none.
 template <typename T>
 bool parse_all(const std::string& text, T& value) {
-  const char* begin = text.data() + (text.starts_with("+") ? 1 : 0);
-  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
+  const auto number = parse_number<T>(std::string_view(text).substr(text.starts_with("+") ? 1 : 0));
+  if (number) value = *number;
+  return number.has_value();
 }
 
 // A number that `limits` allow. --help shows a range that has two ends.

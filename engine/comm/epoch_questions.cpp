@@ -6,13 +6,13 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
 #include <system_error>
 
 #include "base/log.hpp"
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "engine/comm/connection.hpp"
 
@@ -45,11 +45,8 @@ EpochQuestions::Answer EpochQuestions::ask(const std::string& line) {
   if (answer == "enough") return {Verdict::kEnough};
   constexpr std::string_view kRate = "rate ";
   if (answer.starts_with(kRate)) {
-    const char* const end = answer.data() + answer.size();
-    double rate = 0;
-    const auto [last, error] = std::from_chars(answer.data() + kRate.size(), end, rate);
-    const bool is_rate = error == std::errc() && last == end && std::isfinite(rate) && rate > 0;
-    if (is_rate) return {Verdict::kGoOn, rate};
+    const auto rate = parse_number<double>(std::string_view(answer).substr(kRate.size()));
+    if (rate && std::isfinite(*rate) && *rate > 0) return {Verdict::kGoOn, *rate};
   }
   return {Verdict::kInterrupt};
 }

@@ -1,9 +1,9 @@
 // Reads what a launcher tells its processes through the environment.
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
 
+#include "base/numbers.hpp"
 #include "engine/comm/transport.hpp"
 
 namespace atl {
@@ -14,11 +14,7 @@ namespace {
 std::optional<int> read_number(const char* variable) {
   const char* text = std::getenv(variable);
   if (text == nullptr) return std::nullopt;
-  const std::string_view view(text);
-  int value = 0;
-  const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), value);
-  if (error != std::errc() || end != view.data() + view.size() || value < 0) return std::nullopt;
-  return value;
+  return parse_number<int>(text, 0);
 }
 
 struct Variables {

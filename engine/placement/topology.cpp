@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 #include "engine/placement/topology_format.hpp"
 
 namespace atl {
@@ -199,22 +200,17 @@ Change parse_change(const std::string& text) {
   if (open == std::string::npos) return change;
   if (left.back() != ')') fail_option("--set {}: a bracket is open; {}", text, kAllowed);
   const std::string inside = left.substr(open + 1, left.size() - open - 2);
-  for (std::size_t begin = 0; begin <= inside.size();) {
-    const std::size_t comma = std::min(inside.find(',', begin), inside.size());
-    change.arguments.push_back(inside.substr(begin, comma - begin));
-    begin = comma + 1;
-  }
+  change.arguments = between_commas(inside);
   return change;
 }
 
 int rank_of(const std::string& text, const Topology& topology, const std::string& change) {
-  int rank = -1;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), rank);
-  if (parsed.ptr != text.data() + text.size() || rank < 0 || rank >= topology.ranks()) {
+  const auto rank = parse_number<int>(text, 0, topology.ranks() - 1);
+  if (!rank) {
     fail_option("--set {}: '{}' is no rank; allowed are 0 to {}", change, text,
                 topology.ranks() - 1);
   }
-  return rank;
+  return *rank;
 }
 
 // The card of one host (all: -1) and the links that pass it.

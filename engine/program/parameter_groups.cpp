@@ -3,12 +3,12 @@
 #include <fmt/ranges.h>
 #include <fnmatch.h>
 
-#include <charconv>
 #include <cmath>
 #include <span>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 
 namespace atl {
 
@@ -38,15 +38,12 @@ std::string read_setting(std::string_view setting, ParameterGroup& group) {
     return fmt::format("'{}' in the group '{}'; allowed are lr=NUMBER and weight-decay=NUMBER",
                        setting, group.pattern);
   }
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  const bool is_number =
-      error == std::errc() && end == value.data() + value.size() && std::isfinite(number);
-  if (!is_number || number < 0 || (is_rate && number == 0)) {
+  const auto number = parse_number<double>(value, 0);
+  if (!number || (is_rate && *number == 0)) {
     return fmt::format("'{}' in the group '{}'; allowed is a number {}", setting, group.pattern,
                        is_rate ? "above 0" : "of at least 0");
   }
-  (is_rate ? group.learning_rate : group.weight_decay) = number;
+  (is_rate ? group.learning_rate : group.weight_decay) = *number;
   return "";
 }
 

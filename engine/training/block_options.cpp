@@ -1,9 +1,9 @@
 #include "engine/training/block_options.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 
 namespace atl {
 
@@ -31,14 +31,12 @@ std::string to_string(const BlockCount& count) {
 
 BlockCount parse_block_count(const std::string& text) {
   if (text == kAutomatic) return {.automatic = true};
-  BlockCount count;
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, count.number);
-  if (error != std::errc() || parsed != end || count.number < 0 || count.number > kMostBlocks) {
+  const auto number = parse_number<int>(text, 0, kMostBlocks);
+  if (!number) {
     fail_option("--blocks {}: allowed are {}, whole numbers from 2 to {}, and 0", text, kAutomatic,
                 kMostBlocks);
   }
-  return count;
+  return {.number = *number};
 }
 
 int blocks_for(std::int64_t nodes) {

@@ -1,11 +1,11 @@
 #include "engine/training/checkpoint.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "base/files.hpp"
+#include "base/numbers.hpp"
 #include "engine/exchange/halo_exchange.hpp"
 #include "engine/training/rank_files.hpp"
 
@@ -95,10 +95,9 @@ int epoch_of(const fs::path& file) {
       name.size() <= kBegin.size() + kEnd.size()) {
     return -1;
   }
-  int epoch = -1;
-  const char* last = name.data() + name.size() - kEnd.size();
-  const auto [end, error] = std::from_chars(name.data() + kBegin.size(), last, epoch);
-  return error == std::errc() && end == last && epoch >= 0 ? epoch : -1;
+  const std::string_view number(name.data() + kBegin.size(),
+                                name.size() - kBegin.size() - kEnd.size());
+  return parse_number<int>(number, 0).value_or(-1);
 }
 
 // Whether we wrote it: what only has the name is not ours to count or to remove. A file that can't

@@ -1,8 +1,7 @@
 #include "engine/training/first_phase.hpp"
 
-#include <charconv>
-
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 
 namespace atl {
 
@@ -13,14 +12,12 @@ constexpr int kLatestEpoch = 10000000;
 
 PhaseEnd parse_phase_end(const char* option, const std::string& text) {
   if (text == kByAccuracy) return {.by_accuracy = true};
-  PhaseEnd phase;
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, phase.epoch);
-  if (error != std::errc() || parsed != end || phase.epoch < 0 || phase.epoch > kLatestEpoch) {
+  const auto epoch = parse_number<int>(text, 0, kLatestEpoch);
+  if (!epoch) {
     fail_option("{} {}: allowed are whole numbers from 0 to {}, and {}", option, text, kLatestEpoch,
                 kByAccuracy);
   }
-  return phase;
+  return {.epoch = *epoch};
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 #include "engine/training/host_share.hpp"
 
 namespace atl {
@@ -45,14 +45,12 @@ GroupRanks parse_group_ranks(const std::string& text) {
   if (text == kPerHost) return {.by = GroupRanks::By::kHost};
   if (text == kAllRanks) return {.by = GroupRanks::By::kAll};
   if (text == kByPlan) return {.by = GroupRanks::By::kAuto};
-  GroupRanks ranks;
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, ranks.number);
-  if (error != std::errc() || parsed != end || ranks.number < 1 || ranks.number > kMostPerGroup) {
+  const auto number = parse_number<int>(text, 1, kMostPerGroup);
+  if (!number) {
     fail_option("--group-ranks {}: allowed are whole numbers from 1 to {}, {}, {} and {}", text,
                 kMostPerGroup, kPerHost, kAllRanks, kByPlan);
   }
-  return ranks;
+  return {.number = *number};
 }
 
 RankMap rank_map(const GroupRanks& wish, Transport& transport) {

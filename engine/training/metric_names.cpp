@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <ranges>
 #include <string_view>
 #include <system_error>
 
+#include "base/numbers.hpp"
 #include "engine/program/own_functions.hpp"
 
 namespace atl {
@@ -55,10 +55,7 @@ constexpr std::int64_t kMostHits = 1000000;
 
 // A whole number of at least 1; 0 for other text.
 std::int64_t hits_in(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && number >= 1 && number <= kMostHits ? number : 0;
+  return parse_number<std::int64_t>(text, 1, kMostHits).value_or(0);
 }
 
 std::string with_hits(std::string_view text, Metric metric) {

@@ -111,17 +111,24 @@ void check_blocks(const TrainOptions& options) {
                        : "those of training are not those of the whole graph");
   }
   const Refusal refuse{found};
+  const auto why = [&](const char* blocks_do, const char* unseen_nodes_do) {
+    return blocks.deals() ? blocks_do : unseen_nodes_do;
+  };
   refuse(options.repartition_every > 0, "--repartition-every",
-         "whose cuts are made of parts, and blocks of all of the graph");
+         why("whose cuts are made of parts, and blocks of all of the graph",
+             "whose cuts are of all nodes, and training sees some of them"));
   refuse(options.model.recompute_all || options.model.recomputation.any(), "--recompute all",
-         "which sends rows once that are others in every block", "allowed is none");
+         why("which sends rows once that are others in every block",
+             "which sends rows once, and evaluations have other rows than training"),
+         "allowed is none");
   refuse(!options.model.memory.empty(), "--memory",
          "which says what may be kept of the whole graph's values");
   refuse(options.model.trains_nodes(), "--features trained",
          "whose trained rows would take steps while they are in other blocks");
   refuse(options.trace, "--trace", "and a trace shows one graph");
   refuse(options.cuda_graph == GraphReplay::kOn, "--cuda-graph on",
-         "and no step is like the one before", "allowed are auto and off");
+         why("and no step is like the one before", "and evaluations are of another graph"),
+         "allowed are auto and off");
 }
 
 // Options under which the graph, or rows of other ranks, are read as if each rank held a part

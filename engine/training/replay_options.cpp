@@ -1,8 +1,7 @@
 #include "engine/training/replay_options.hpp"
 
-#include <charconv>
-
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 
 namespace atl {
 
@@ -35,14 +34,12 @@ std::string to_string(const ReplayCount& count) {
 
 ReplayCount parse_replay_count(const std::string& text) {
   if (text == kAllNodes) return {};
-  ReplayCount count;
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, count.nodes);
-  if (error != std::errc() || parsed != end || count.nodes < 0 || count.nodes > kMostReplayed) {
+  const auto nodes = parse_number<decltype(ReplayCount::nodes)>(text, 0, kMostReplayed);
+  if (!nodes) {
     fail_option("--replay {}: allowed are {}, and whole numbers from 0 to {}", text, kAllNodes,
                 kMostReplayed);
   }
-  return count;
+  return {*nodes};
 }
 
 }  // namespace atl

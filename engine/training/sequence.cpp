@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <optional>
-#include <sstream>
 
+#include "base/numbers.hpp"
 #include "engine/training/rank_job.hpp"
 
 namespace atl {
@@ -13,18 +12,7 @@ namespace atl {
 namespace {
 
 std::optional<std::int64_t> node_count(const std::string& text) {
-  std::int64_t nodes = 0;
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, nodes);
-  if (error != std::errc() || parsed != end || nodes <= 0) return std::nullopt;
-  return nodes;
-}
-
-std::vector<std::string> between_commas(const std::string& text) {
-  std::vector<std::string> pieces;
-  std::istringstream stream(text + ",");
-  for (std::string piece; std::getline(stream, piece, ',');) pieces.push_back(piece);
-  return pieces;
+  return parse_number<std::int64_t>(text, 1);
 }
 
 }  // namespace

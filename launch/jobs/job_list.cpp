@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -15,6 +13,7 @@
 #include "base/config_text.hpp"
 #include "base/duration.hpp"
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 #include "base/shell_words.hpp"
 #include "base/suggest.hpp"
 
@@ -125,11 +124,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 std::optional<std::int64_t> seed_of(std::string_view text) {
-  text = trimmed(text);
-  std::int64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && seed >= 0 ? std::optional(seed) : std::nullopt;
+  return parse_number<std::int64_t>(trimmed(text), 0);
 }
 
 // Adds the seeds of "3" or "1-100".
@@ -155,10 +150,7 @@ std::vector<std::int64_t> read_seeds(const Json& value, const std::string& place
       fail_option("{}: found {}; {}", place, shown(item), kSeedsAllowed);
     }
     const std::string text = item.is_string() ? item.get<std::string>() : item.dump();
-    for (std::string_view rest = text;; rest.remove_prefix(rest.find(',') + 1)) {
-      add_seeds(rest.substr(0, rest.find(',')), place, seeds);
-      if (rest.find(',') == std::string_view::npos) break;
-    }
+    for (const std::string& piece : between_commas(text)) add_seeds(piece, place, seeds);
   }
   std::set<std::int64_t> known;
   for (const std::int64_t seed : seeds) {

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +21,7 @@
 #include "base/files.hpp"
 #include "base/host.hpp"
 #include "base/log.hpp"
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "engine/comm/epoch_questions.hpp"
 #include "engine/comm/supervisor_link.hpp"
@@ -83,16 +83,15 @@ std::vector<int> processes_with(const std::vector<std::string>& keys) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc", ignored)) {
     const std::string name = entry.path().filename().string();
-    int process = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
-    if (error != std::errc() || end != name.data() + name.size() || process == ::getpid()) continue;
+    const auto process = parse_number<int>(name);
+    if (!process || *process == ::getpid()) continue;
     // Other users' can't be read.
     std::ifstream file(entry.path() / "environ", std::ios::binary);
     const std::string environment((std::istreambuf_iterator<char>(file)), {});
     const bool ours = std::ranges::any_of(keys, [&](const std::string& key) {
       return environment.find(fmt::format("{}={}", SupervisorLink::kKey, key)) != std::string::npos;
     });
-    if (ours) found.push_back(process);
+    if (ours) found.push_back(*process);
   }
   return found;
 }

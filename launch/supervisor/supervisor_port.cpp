@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "engine/comm/supervisor_link.hpp"
 
@@ -23,8 +23,9 @@ namespace {
 constexpr std::size_t kLongestLine = 1024;
 
 bool take_number(const std::string& text, int& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number >= 0;
+  const auto parsed = parse_number<int>(text, 0);
+  if (parsed) number = *parsed;
+  return parsed.has_value();
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ TEST_F(Growing, NodesWithoutLabelsAndRolesHaveNone) {
 }
 
 TEST_F(Growing, RemovedNodesKeepTheirIds) {
-  options_.remove_nodes = text("gone.txt", "1\n");
+  options_.remove_nodes = text("gone.txt", "1\n").string();
   options_.change_features = array<std::int32_t>("ids.npy", {3, 0}, {2}).string() + "," +
                              text("rows.csv", "0.5 1\n2 3\n").string();
   options_.edges = text("edges.txt", "0 3\n");
@@ -125,6 +125,14 @@ TEST_F(Growing, RemovedNodesKeepTheirIds) {
   // The base is as it was.
   Dataset::open(at("base")).validate();
   EXPECT_THAT(Dataset::open(at("base")).features(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+}
+
+TEST_F(Growing, NodesAreListedAsPredictTakesThem) {
+  options_.remove_nodes = "1";
+  options_.change_features = "2-3,0," + text("rows.csv", "5 6\n7 8\n9 10\n").string();
+  const Dataset dataset = append();
+  EXPECT_THAT(dataset.labels(), ElementsAre(0, -1, 0, 1));
+  EXPECT_THAT(dataset.features(), ElementsAre(9, 10, 3, 4, 5, 6, 7, 8));
 }
 
 TEST_F(Growing, BothFoldersMove) {
@@ -271,11 +279,11 @@ TEST_F(Growing, WhatIsRefused) {
   EXPECT_THAT(refused(), HasSubstr("has no types of nodes"));
   options_.node_types.clear();
   options_.nodes.clear();
-  options_.remove_nodes = text("gone.txt", "0\n1\n");
+  options_.remove_nodes = text("gone.txt", "0\n1\n").string();
   EXPECT_THAT(refused(), HasSubstr("no training node"));
-  options_.remove_nodes = text("gone.txt", "7\n");
+  options_.remove_nodes = text("gone.txt", "7\n").string();
   EXPECT_THAT(refused(), HasSubstr("7"));
-  options_.remove_nodes = text("gone.txt", "0\n");
+  options_.remove_nodes = text("gone.txt", "0\n").string();
   options_.edges = text("edges.txt", "0 3\n");
   EXPECT_THAT(refused(), HasSubstr("node 0 is removed by"));
   options_.remove_nodes.clear();
@@ -284,10 +292,10 @@ TEST_F(Growing, WhatIsRefused) {
   EXPECT_THAT(refused(), HasSubstr("has no edge 0 -> 3"));
   options_.remove_edges.clear();
   options_.change_features = "ids.npy";
-  EXPECT_THAT(refused(), HasSubstr("allowed are two files, IDS,ROWS"));
+  EXPECT_THAT(refused(), HasSubstr("allowed are nodes and a file of their rows, IDS,ROWS"));
   options_.change_features =
       text("ids.txt", "1\n1\n").string() + "," + text("x.csv", "1,2\n").string();
-  EXPECT_THAT(refused(), HasSubstr("1"));
+  EXPECT_THAT(refused(), HasSubstr("node 1 is there twice"));
   EXPECT_THAT(thrown_error([&] { compact_dataset(at("base"), at("next")); }).what(),
               HasSubstr("it is whole already"));
 }

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 std::vector<std::int64_t> numbers_listed(const std::string& text,
                                          std::optional<std::int64_t> first_new = std::nullopt) {
   std::vector<std::int64_t> numbers;
-  for (const GlobalId id : read_node_list(text, 20, first_new, "--nodes")) {
+  for (const GlobalId id : read_nodes_or_new(text, 20, first_new, "--nodes")) {
     numbers.push_back(to_index(id));
   }
   return numbers;
@@ -39,9 +39,14 @@ TEST(NodeList, ReadsFiles) {
   const std::string text = dir.path() / "nodes.txt";
   write_atomically(text, "4\n2, 9\t0-1\r\n");
   EXPECT_THAT(numbers_listed(text), ElementsAre(4, 2, 9, 0, 1));
+  write_atomically(text, "# of a table\nnode\n4\n0-1\n");
+  EXPECT_THAT(numbers_listed(text), ElementsAre(4, 0, 1));
   const std::string array = dir.path() / "nodes.npy";
   write_npy(array, std::vector<std::int32_t>{6, 6, 1});
   EXPECT_THAT(numbers_listed(array), ElementsAre(6, 6, 1));
+  write_npy(array, std::vector<std::int32_t>{});
+  EXPECT_THAT(read_node_list(array, 20, "--remove-nodes"), ElementsAre());
+  EXPECT_THAT(refusal_of(array), HasSubstr("lists no node; allowed are new, numbers"));
 }
 
 TEST(NodeList, RefusesWhatIsNoNode) {
@@ -53,6 +58,8 @@ TEST(NodeList, RefusesWhatIsNoNode) {
   EXPECT_THAT(refusal_of("0-99999999999"), HasSubstr("is 99999999999"));
   EXPECT_THAT(refusal_of(","), HasSubstr("lists no node"));
   EXPECT_THAT(refusal_of("old"), HasSubstr("--nodes old: no such file"));
+  EXPECT_THAT(thrown_error([] { read_node_list("new", 20, "--remove-nodes"); }).what(),
+              HasSubstr("--remove-nodes new: no such file; allowed are numbers and ranges"));
   EXPECT_THAT(refusal_of("new"), HasSubstr("does not say how many"));
   EXPECT_THAT(refusal_of("new", 20), HasSubstr("20 nodes, and the model was trained on one of 20"));
   const TempDir dir;

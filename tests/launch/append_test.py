@@ -158,7 +158,7 @@ class AppendTest(OneFolderTest):
                 (["--nodes", "x.csv", "--labels", "gone.txt"], "gone.txt"),
                 (["--nodes", "x.csv", "--split", "5"], "split '5'"),
                 (["--remove-edges", "edges.csv.gz"], "edges.csv.gz: line 2"),
-                (["--change-features", "ids.txt"], "two files, IDS,ROWS"),
+                (["--change-features", "ids.txt"], "a file of their rows, IDS,ROWS"),
                 (["--edge-weights", "x.csv"], "there are no --edges")):
             with self.subTest(words):
                 self.assertIn(text, self.refuse("append", "data", *words, "--out", "new"))

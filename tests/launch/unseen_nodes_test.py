@@ -190,7 +190,9 @@ class UnseenNodesTest(OneFolderTest):
         for options, words in ((["--blocks-until", "2", "--blocks", "4", "--block-kind", "random"],
                                 ["--inductive train", "--blocks-until 2"]),
                                (["--exchange", "stale"], ["--inductive train", "stale", "exact"]),
-                               (["--memory", "1GiB"], ["--inductive train", "--memory"])):
+                               (["--memory", "1GiB"], ["--inductive train", "--memory"]),
+                               (["--repartition-every", "2"], ["--inductive train", "sees some of them"]),
+                               (["--cuda-graph", "on"], ["--inductive train", "of another graph"])):
             message = self.refuse("train", "data/arxiv", "--inductive", *options, "--run-dir", "none")
             for word in words:
                 self.assertIn(word, message)

@@ -119,6 +119,12 @@ class WarmStartTest(OneFolderTest):
         message = self.refuse("train", "data-3", *TRAIN, "--run-dir", "run-1", "--overwrite",
                               "--warm-start", "run-1")
         self.assertIn("where the new run would take its place", message)
+        # A benchmark begins with no other run's model.
+        for words, text in ((["--replay", "5"], "give --replay-from"),
+                            (["--replay", "5", "--replay-weights", "match"], "bench begins with none")):
+            message = self.refuse("bench", "data-3", *words)
+            self.assertIn(text, message)
+            self.assertNotIn("--warm-start", message)
 
     def test_other_options_of_the_model_are_said(self):
         result = run(["train", "data-2", *TRAIN, "--run-dir", "none", "--warm-start", "run-1",

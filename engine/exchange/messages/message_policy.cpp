@@ -1,7 +1,8 @@
 #include "engine/exchange/messages/message_policy.hpp"
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/numbers.hpp"
 
 namespace atl {
 
@@ -106,17 +107,13 @@ BitChoice parse_bits(const std::string& text) {
     if (text == to_string(BitChoice{by})) return {by};
   }
   BitChoice choice{BitChoice::By::kFixed};
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    int width = 0;
-    const auto parsed = std::from_chars(text.data() + begin, text.data() + end, width);
-    const bool known = std::ranges::find(kWireBits, width) != kWireBits.end();
-    if (parsed.ptr != text.data() + end || !known) {
+  for (const std::string& piece : between_commas(text)) {
+    const auto width = parse_number<int>(piece);
+    if (!width || std::ranges::find(kWireBits, *width) == kWireBits.end()) {
       fail_option("--bits {}: '{}' is no width; allowed are: {}, or a width per layer as in 8,4,32",
-                  text, text.substr(begin, end - begin), fmt::join(bit_names(), ", "));
+                  text, piece, fmt::join(bit_names(), ", "));
     }
-    choice.widths.push_back(width);
-    begin = end + 1;
+    choice.widths.push_back(*width);
   }
   return choice;
 }

@@ -1,8 +1,8 @@
 #include "engine/placement/policy/policy_prior.hpp"
 
-#include <charconv>
 #include <cstring>
 
+#include "base/numbers.hpp"
 #include "engine/placement/policy/shipped_weights.hpp"
 #include "engine/tensor/safetensors.hpp"
 
@@ -16,13 +16,11 @@ std::int64_t number_in(const SafetensorsFile& file, const std::string& field, st
                        const std::string& place) {
   const auto found = file.metadata.find(field);
   const std::string text = found == file.metadata.end() ? "" : found->second;
-  std::int64_t number = 0;
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (end.ec != std::errc() || end.ptr != text.data() + text.size() || number < 1 ||
-      number > most) {
+  const auto number = parse_number<std::int64_t>(text, 1, most);
+  if (!number) {
     fail_input("{}: metadata '{}' is '{}'; allowed are 1 to {}", place, field, text, most);
   }
-  return number;
+  return *number;
 }
 
 PolicyNetwork make_policy(const SafetensorsFile& file, const std::string& place) {
