@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 
 namespace atl {
 
@@ -21,14 +21,12 @@ std::string to_string(const TargetScore& target) {
 
 TargetScore parse_target(const std::string& text) {
   if (text == kNoTarget) return {};
-  double score = 0;
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, score);
-  if (error != std::errc() || parsed != end || !std::isfinite(score)) {
+  const auto score = parse_number<double>(text);
+  if (!score || !std::isfinite(*score)) {
     fail_option("--target {}: allowed are a score of --metric, such as 0.75, and {}", text,
                 kNoTarget);
   }
-  return {score};
+  return {*score};
 }
 
 }  // namespace atl
