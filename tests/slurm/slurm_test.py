@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Trainings under Slurm, on two virtual nodes of this machine (launch/tools/slurm-here): srun, the
-example script with its time limit, a node that is drained or lost, an array of seeds, and
-`atoll launch` in an allocation. Models are compared byte for byte with those of undisturbed runs.
+example script with its time limit, a node that is drained or lost, an array of seeds, the script of
+a schedule, and `atoll launch` in an allocation. Models are compared byte for byte with those of undisturbed runs.
 Prints what each took. Exits with 77 (skipped) where Slurm is missing or it is not root; takes about
 ten minutes, half of which Slurm waits before it starts a job again."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -18,7 +19,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent / "launch"))
-from cli_support import ATOLL, TIMEOUT, OneFolderTest, environment, run
+from cli_support import ATOLL, TIMEOUT, OneFolderTest, environment, run, write
 from launch_command_test import ranks_of
 
 SLURM_HERE = SOURCE / "launch" / "tools" / "slurm-here"
@@ -168,6 +169,40 @@ class SlurmTest(OneFolderTest):
         self.wait_for_end(job)
         for seed in (1, 2):
             self.assertEqual(self.model_of(f"runs/{job}-{seed}"), self.undisturbed(20, seed))
+
+    def test_a_schedule_in_its_order(self):
+        """Two slots for each of two nodes: three seeds on one rank each, then a job that needs all."""
+        rank = {"kind": "cpu", "memory_gib": 4, "spmm_gb_per_s": {"16": 0.05},
+                "gemm_gflop_per_s": {"16": 0.5}, "elementwise_gb_per_s": 0.1, "quantize_gb_per_s": 0.1}
+        nodes = [f"node{n}" for n in range(1, NODES + 1)]
+        write(os.path.join(self.folder, "cluster.json"), json.dumps({
+            "format": 1, "hosts": [{"name": node} for node in nodes],
+            "ranks": [{"host": node, "count": TASKS, **rank} for node in nodes],
+            "links": {"within_island": {"latency_us": 5, "gbit_per_s": 10},
+                      "between_hosts": {"latency_us": 50, "gbit_per_s": 10}}}))
+        options = {name[2:]: value for name, value in zip(TRAINING[::2], TRAINING[1::2])}
+        group = '[[group]]\nname = "{}"\ndataset = "data"\nseeds = "{}"\n{}\nmodes = {{ exact = {{}} }}\n'
+        write(os.path.join(self.folder, "jobs.toml"), "[options]\n" + "".join(
+            f'{name} = "{value}"\n' for name, value in options.items()) + "epochs = 20\n" +
+            group.format("few", "1-3", "most-ranks = 1") +
+            group.format("all", "1", f"arrival = 1\nleast-ranks = {NODES * TASKS}"))
+        self.succeed("schedule", "jobs.toml", "--topology", "cluster.json", "--policy", "fifo",
+                     "--slurm", "jobs.sh", "--out", "planned")
+        start = time.monotonic()
+        printed = self.command("bash", "jobs.sh", "--cpus-per-task=1")
+        few, last = [line.split()[0] for line in printed.splitlines()]
+        for job in (few, last):
+            self.addCleanup(subprocess.run, ["scancel", job], env=self.environment,
+                            stderr=subprocess.DEVNULL)
+        self.assertIn(f"afterany:{few}", self.command("scontrol", "show", "job", "-o", last))
+        self.wait_for_end(last)
+        self.wait_for_end(few)
+        print(f"a schedule of four jobs: {time.monotonic() - start:.1f} s")
+        self.assertEqual(self.model_of("runs/all/exact/seed-1"), self.undisturbed(20))
+        alone = run(["train", "data", *TRAINING, "--seed", "3", "--epochs", "20", "--run-dir", "alone"],
+                    self.folder)
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        self.assertEqual(self.model_of("runs/few/exact/seed-3"), self.model_of("alone"))
 
     def launch(self, run_dir, epochs, *options):
         script = pathlib.Path(self.folder, f"{run_dir}.sbatch")
