@@ -40,9 +40,19 @@ spread_cpu_shares() {
 # find_cpu_controller: sets cpu_version and cpu_folder; false if there is none.
 find_cpu_controller() {
   find_mounted_controller "$cgroup_mounts" "" && return
-  # On an emulated host /sys is another one: there it is reached through the first process.
-  [ "$cgroup_mounts" = /proc/self/mounts ] && [ -r /proc/1/mounts ] &&
-    find_mounted_controller /proc/1/mounts /proc/1/root
+  [ "$cgroup_mounts" = /proc/self/mounts ] || return 1
+  # On an emulated host /sys is another one: it is reached through a process that began this one
+  # from outside, and of those through the one that will be there longest.
+  local process=$PPID folder="" version=""
+  while [ "${process:-0}" -gt 0 ]; do
+    if [ -r "/proc/$process/mounts" ] &&
+      find_mounted_controller "/proc/$process/mounts" "/proc/$process/root" && [ -w "$cpu_folder" ]; then
+      folder=$cpu_folder version=$cpu_version
+    fi
+    process=$(awk '$1 == "PPid:" { print $2 }' "/proc/$process/status" 2>/dev/null)
+  done
+  cpu_folder=$folder cpu_version=$version
+  [ -n "$folder" ]
 }
 # find_mounted_controller MOUNTS ROOT
 find_mounted_controller() {
@@ -65,7 +75,7 @@ find_mounted_controller() {
 quota_prefix() { echo "$cpu_folder/emulated-cluster.$name.$$"; }
 # The same as hosts reach it, where /sys is another one.
 quota_prefix_on_hosts() {
-  [[ $cpu_folder == /proc/1/root/* ]] || echo -n "/proc/$$/root"
+  [[ $cpu_folder == /proc/[0-9]*/root/* ]] || echo -n "/proc/$$/root"
   quota_prefix
 }
 # set_quota FOLDER SHARE
