@@ -279,8 +279,8 @@ void add_schedule_command(CLI::App& app) {
   command
       ->add_option(
           "--measured", arguments->measured,
-          "Run folders of atoll train --trace on all ranks of the cluster, from which jobs "
-          "with the same layers learn how long phases really take")
+          "Run folders of atoll train --trace on some or all ranks of the cluster, from which jobs "
+          "with the same layers, on about as many ranks, learn how long phases really take")
       ->check(CLI::ExistingDirectory)
       ->delimiter(',')
       ->allow_extra_args(false);

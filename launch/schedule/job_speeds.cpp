@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/checksum.hpp"
+#include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/progress.hpp"
 #include "engine/placement/sub_topology.hpp"
@@ -31,6 +33,24 @@ PhaseCorrections for_ranks(const PhaseCorrections& all, int ranks, int layers) {
   return some;
 }
 
+// The ranks of a run that was measured: one on each of the first hosts, or as many on each of all.
+// Throws Error{kInput} where neither is possible.
+Topology machine_of(const TracedRun& run, const Topology& topology) {
+  const auto ranks = static_cast<int>(run.phase_s.size());
+  const auto hosts = static_cast<int>(topology.hosts.size());
+  JobPlacement placement;
+  for (int host = 0; host < std::min(ranks, hosts); ++host) placement.hosts.push_back(host);
+  placement.ranks_per_host = std::max(1, ranks / hosts);
+  if (ranks > topology.ranks() || placement.ranks() != ranks) {
+    fail_input(
+        "--measured: the run has {} ranks, the topology {}; allowed are runs on one rank of each "
+        "of "
+        "up to {} hosts, or on as many of each host",
+        ranks, topology.ranks(), hosts);
+  }
+  return sub_topology(topology, placement);
+}
+
 // Hosts by number: their names change no time.
 Json machine_json(Topology machine) {
   for (std::size_t h = 0; h < machine.hosts.size(); ++h) {
@@ -44,17 +64,16 @@ Json machine_json(Topology machine) {
 SimulatedSpeeds::SimulatedSpeeds(Setting setting)
     : setting_(std::move(setting)),
       hosts_(scheduled_hosts(setting_.topology)),
-      measured_(setting_.trainings.trainings.size()),
-      measured_by_(measured_.size()) {
+      measured_(setting_.trainings.trainings.size()) {
+  for (const TracedRun& run : setting_.measured) {
+    measured_on_.push_back(machine_of(run, setting_.topology));
+  }
   for (std::size_t t = 0; t < measured_.size(); ++t) {
     const ScheduledTraining& training = setting_.trainings.trainings[t];
     const ModelConfig model =
         model_for(training.dataset->info(), training.options.model, setting_.topology.ranks());
     for (std::size_t r = 0; r < setting_.measured.size(); ++r) {
-      const TracedRun& run = setting_.measured[r];
-      if (!is_run_of(run, model)) continue;
-      measured_[t] = measured_by(run, setting_.topology);
-      measured_by_[t] = fmt::format("{} ms in {} epochs", 1000 * run.epoch_s, run.epochs);
+      if (is_run_of(setting_.measured[r], model)) measured_[t].push_back(r);
     }
   }
   read_table();
@@ -124,17 +143,37 @@ const SimulatedSpeed& SimulatedSpeeds::speed_of(std::size_t training,
   return speed;
 }
 
+std::optional<std::size_t> SimulatedSpeeds::nearest_run(std::size_t training, int ranks) const {
+  std::optional<std::size_t> nearest;
+  int least = 0;
+  for (const std::size_t r : measured_[training]) {
+    const int distance = std::abs(measured_on_[r].ranks() - ranks);
+    if (nearest && distance > least) continue;
+    nearest = r;
+    least = distance;
+  }
+  return nearest;
+}
+
 const SimulatedSpeed& SimulatedSpeeds::simulate(std::size_t t, const JobPlacement& placement) {
   const ScheduledTraining& training = setting_.trainings.trainings[t];
   const Topology machine = sub_topology(setting_.topology, placement);
+  const std::optional<std::size_t> run = nearest_run(t, machine.ranks());
+  std::string by;
+  if (run) {
+    const TracedRun& traced = setting_.measured[*run];
+    by = fmt::format("{} ms in {} epochs on {} ranks", 1000 * traced.epoch_s, traced.epochs,
+                     measured_on_[*run].ranks());
+  }
   const Json identity = {
-      {"training", training.identity}, {"machine", machine_json(machine)}, {"by", measured_by_[t]}};
+      {"training", training.identity}, {"machine", machine_json(machine)}, {"by", by}};
   const std::string key = to_hex(checksum(std::string_view(identity.dump())));
   if (!known_.contains(key)) {
     const Activity activity(fmt::format("simulating epochs of {} on {} ranks",
                                         training.dataset->info().name, machine.ranks()));
-    Measured measured = measured_[t];
-    if (!measured_by_[t].empty()) {
+    Measured measured;
+    if (run) {
+      measured = measured_by(setting_.measured[*run], measured_on_[*run]);
       const ModelConfig model =
           model_for(training.dataset->info(), training.options.model, machine.ranks());
       measured.corrections = for_ranks(measured.corrections, machine.ranks(), layer_count(model));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -22,11 +23,13 @@ class SimulatedSpeeds final : public JobSpeeds {
     ScheduledTrainings trainings;
     Topology topology;
     std::filesystem::path table = {};  // speeds that are known already; empty: none are kept
-    // Runs with a trace, on all ranks of the topology: they correct jobs of the same layers.
+    // Runs with a trace, on one rank of each of some hosts or on as many of each host. A job of the
+    // same layers is corrected by the one whose number of ranks is nearest to its own, the last of
+    // several.
     std::vector<TracedRun> measured = {};
   };
-  // Throws Error{kInput} for a damaged table; one of another version of the program is left alone
-  // until save().
+  // Throws Error{kInput} for a run on other numbers of ranks, and for a damaged table; one of
+  // another version of the program is left alone until save().
   explicit SimulatedSpeeds(Setting setting);
 
   // With its share of the evaluations.
@@ -54,6 +57,8 @@ class SimulatedSpeeds final : public JobSpeeds {
   const SimulatedSpeed& speed_of(std::size_t training, const JobPlacement& placement);
   // The same where no placement that is alike is known, from the table or anew.
   const SimulatedSpeed& simulate(std::size_t training, const JobPlacement& placement);
+  // A place in Setting::measured; none has the layers of the training.
+  std::optional<std::size_t> nearest_run(std::size_t training, int ranks) const;
   // The first hosts of their kinds, in the order of those that they stand for.
   JobPlacement canonical(const JobPlacement& placement) const;
   const ScheduledTrainings::Job& at(int job) const {
@@ -64,9 +69,9 @@ class SimulatedSpeeds final : public JobSpeeds {
 
   Setting setting_;
   std::vector<ScheduledHost> hosts_;
-  std::vector<Measured> measured_;        // by training
-  std::vector<std::string> measured_by_;  // what these are called in keys
-  std::map<std::string, Known> known_;    // by key
+  std::vector<Topology> measured_on_;               // by measured run
+  std::vector<std::vector<std::size_t>> measured_;  // by training: those of its layers
+  std::map<std::string, Known> known_;              // by key
   std::map<Place, const SimulatedSpeed*> places_;
   CutTable cuts_;
   int cuts_saved_ = 0;

@@ -310,9 +310,24 @@ class ScheduleTest(OneFolderTest):
         slow = self.read("week", "schedule.json")["planned"]["mean_completion_s"]
         # The machine of the file is far slower than any.
         self.assertLess(fast, slow)
-        self.succeed("train", "data", *model, "--transport", "local", "--ranks", "2", "--threads", "1",
-                     "--epochs", "4", "--trace", "--run-dir", "few")
-        self.assertIn("the run has 2 ranks, the topology 8", self.refused("--measured", "few"))
+        # One on another number of ranks is for jobs on about as many.
+        for ranks, name in (("1", "alone"), ("5", "few")):
+            self.succeed("train", "data", *model, "--transport", "local", "--ranks", ranks, "--threads",
+                         "1", "--epochs", "6", "--eval-every", "0", "--trace", "--run-dir", name)
+        self.schedule("--measured", "traced,alone", "--out", "both")
+        speeds = {}
+        for out in ("measured", "both"):
+            for entry in self.read(out, "speeds.json")["speeds"]:
+                place = (entry["dataset"], entry["hosts"], entry["ranks_per_host"])
+                speeds.setdefault(place, {}).setdefault(out, set()).add(entry["speed"]["epoch_s"])
+        known = {place: found for place, found in speeds.items() if len(found) == 2}
+        alone = {place: found["measured"] == found["both"] for place, found in known.items()
+                 if place[1] * place[2] < 5}
+        self.assertTrue(alone and not any(alone.values()), speeds)
+        others = {place: found["measured"] == found["both"] for place, found in known.items()
+                  if place[1] * place[2] >= 5}
+        self.assertTrue(all(others.values()), speeds)
+        self.assertIn("the run has 5 ranks, the topology 8", self.refused("--measured", "few"))
 
     # ---- Slurm.
 
