@@ -149,6 +149,7 @@ JobSchedule simulate_schedule(const ScheduleSetting& setting, JobPolicy& policy)
 // No schedule has a smaller mean completion: neither if every job had the cluster for itself, nor
 // if work of the best rank-seconds could be divided without loss (preemptive SRPT on one machine,
 // Schrage 1968; with several priorities mean busy times, Goemans et al. 2002).
+// Throws Error{kOption} as simulate_schedule() does.
 double completion_bound_s(const ScheduleSetting& setting);
 // The best of all schedules that decide when jobs arrive or end, and know all arrivals: they may
 // let slots idle. Where ranks of several jobs share a host, its hosts are chosen as policies do.

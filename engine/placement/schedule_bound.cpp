@@ -170,6 +170,7 @@ double CompletionBound::sum_of_busy_times(std::vector<Task> tasks) const {
 }
 
 double completion_bound_s(const ScheduleSetting& setting) {
+  check_jobs_fit(setting);
   const ScheduleRun run(setting, ScheduleRun::Record::kNothing);
   return CompletionBound(setting).weighted_sum_s(run.moment().states, setting.now_s) /
          sum_of_priorities(setting.jobs);

@@ -15,7 +15,9 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // Epochs and seconds, as shares of what they were: events that rounding alone keeps apart.
 constexpr double kTiny = 1e-9;
 
-void check_setting(const ScheduleSetting& setting) {
+}  // namespace
+
+void check_jobs_fit(const ScheduleSetting& setting) {
   std::vector<ScheduledHost> all(setting.hosts.begin(), setting.hosts.end());
   for (ScheduledHost& host : all) host.is_lost = false;
   const FreeSlots free(all);
@@ -28,13 +30,11 @@ void check_setting(const ScheduleSetting& setting) {
       continue;
     }
     fail_option(
-        "job {}: {} to {} ranks can't train it on these hosts: {} slots are too few, or they "
-        "have too little memory",
-        asked.name, asked.least_ranks, asked.most_ranks, free.total());
+        "job {}: {} to {} ranks, as many on each host, can't train it on these {} hosts of {} "
+        "slots in all: too few slots or too little memory",
+        asked.name, asked.least_ranks, asked.most_ranks, all.size(), free.total());
   }
 }
-
-}  // namespace
 
 ScheduleRun::ScheduleRun(const ScheduleSetting& setting, Record record)
     : setting_(setting),
@@ -248,7 +248,7 @@ JobSchedule simulate_schedule(const ScheduleSetting& setting, JobPolicy& policy)
   const ScheduleSetting known{setting.jobs,       setting.hosts,  speeds,
                               setting.start_s,    setting.states, setting.now_s,
                               setting.host_events};
-  check_setting(known);
+  check_jobs_fit(known);
   ScheduleRun run(known);
   while (run.advance()) run.follow(policy.decide(run.moment(), speeds));
   return run.schedule();

@@ -73,6 +73,8 @@ class ScheduleRun {
   JobSchedule schedule_;
 };
 
+// Throws Error{kOption} naming a job that no placement can hold, were no host lost.
+void check_jobs_fit(const ScheduleSetting& setting);
 // The weighted mean completion of a simulated schedule; infinity where some job never ends.
 double simulated_mean_s(const ScheduleSetting& setting, JobPolicy& policy);
 // The sum of all jobs' priorities.

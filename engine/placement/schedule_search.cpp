@@ -117,7 +117,8 @@ class FirstPlans {
   SchedulePlan plan(int cap, bool changes) const {
     SchedulePlan plan{order_, std::vector<SchedulePlan::Job>(ranks_.size())};
     for (const int job : order_) {
-      plan.jobs[job] = {ranks_[job].front(), std::max(cap, ranks_[job].front()), false, changes,
+      plan.jobs[job] = {ranks_[job].front(),
+                        std::clamp(cap, ranks_[job].front(), ranks_[job].back()), false, changes,
                         changes};
     }
     return plan;

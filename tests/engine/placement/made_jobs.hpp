@@ -64,8 +64,9 @@ struct MadeList {
     start_s = draws.chance(0.3) ? 0 : draws.uniform(0.5, 8);
     double arrival_s = 0;
     for (int j = 0; j < job_count; ++j) {
-      const int most = draws.between(1, host_count * slots);
-      const int least = draws.chance(0.7) ? 1 : draws.between(1, most);
+      const int least =
+          draws.chance(0.7) ? 1 : draws.between(1, host_count) * draws.between(1, slots);
+      const int most = draws.between(least, host_count * slots);
       jobs.push_back({fmt::format("job-{}", j), arrival_s, draws.between(1, 40), least, most,
                       draws.chance(0.3) ? draws.uniform(0.5, 4) : 1});
       if (draws.chance(0.7)) arrival_s += draws.uniform(0, 40);
