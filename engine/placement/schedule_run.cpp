@@ -51,6 +51,7 @@ ScheduleRun::ScheduleRun(const ScheduleSetting& setting, Record record)
     return setting.jobs[a].arrival_s > setting.jobs[b].arrival_s;
   });
   schedule_.completion_s.resize(setting.jobs.size());
+  take_host_events();
   take_arrivals();
 }
 
@@ -163,7 +164,7 @@ void ScheduleRun::settle_stretches() {
 
 void ScheduleRun::close(std::size_t k) {
   const Stretch& stretch = stretches_[k];
-  if (record_ == Record::kSegments) {
+  if (record_ == Record::kSegments && now_s_ > stretch.from_s) {
     const JobState& state = progress_.state(stretch.job);
     const auto all = static_cast<double>(setting_.jobs[stretch.job].epochs);
     schedule_.segments.push_back({stretch.job, *state.placement, stretch.from_s, now_s_,

@@ -108,6 +108,7 @@ TEST_P(RandomListsTest, policies_keep_the_rules) {
   }
   for (const auto& [key, mean_s] : means) {
     const auto& [name, elastic] = key;
+    if (name == "search") continue;
     EXPECT_LE((means[{"search", true}]), mean_s * (1 + kAlike)) << name << elastic;
     if (!elastic) {
       EXPECT_LE((means[{"search", false}]), mean_s * (1 + kAlike)) << name;
@@ -183,9 +184,15 @@ class BruteForce {
 
   double best_mean_s() {
     World world;
-    for (const SchedulableJob& job : list_.jobs) {
-      world.jobs.push_back({static_cast<double>(job.epochs)});
-      weights_ += job.priority;
+    for (int j = 0; j < std::ssize(list_.jobs); ++j) {
+      world.jobs.push_back({static_cast<double>(list_.jobs[j].epochs)});
+      weights_ += list_.jobs[j].priority;
+      fastest_s_.push_back(kCantTrain);
+      std::vector<int> hosts;
+      for (int h = 0; h < std::ssize(list_.hosts); ++h) {
+        hosts.push_back(h);
+        if (is_allowed(j, hosts)) fastest_s_[j] = std::min(fastest_s_[j], epoch_s(j, hosts));
+      }
     }
     pass(world);
     return best_ / weights_;
@@ -211,6 +218,26 @@ class BruteForce {
     return speeds_.epoch_s(job, {hosts, 1});
   }
 
+  bool is_allowed(int job, const std::vector<int>& hosts) {
+    const auto ranks = static_cast<int>(hosts.size());
+    return ranks >= list_.jobs[job].least_ranks && ranks <= list_.jobs[job].most_ranks &&
+           epoch_s(job, hosts) < kCantTrain;
+  }
+
+  // What it comes to at least: each job alone from now on.
+  double least_sum(const World& world) const {
+    double sum = world.sum;
+    for (int j = 0; j < std::ssize(world.jobs); ++j) {
+      const Job& job = world.jobs[j];
+      if (job.has_ended) continue;
+      const double from = std::max(world.now, list_.jobs[j].arrival_s);
+      const double start_s = job.here.empty() ? list_.start_s : 0;
+      sum += list_.jobs[j].priority *
+             (from + start_s + job.left * fastest_s_[j] - list_.jobs[j].arrival_s);
+    }
+    return sum;
+  }
+
   // A decision, and all that follows.
   void decide(const World& world) {
     // host h goes to job owner[h], or to nobody.
@@ -231,11 +258,8 @@ class BruteForce {
       for (int h = 0; h < std::ssize(owner); ++h) {
         if (owner[h] == j) job.target.push_back(h);
       }
-      const int ranks = static_cast<int>(job.target.size());
-      if (ranks > 0 && (!job.is_there || job.has_ended || ranks < list_.jobs[j].least_ranks ||
-                        ranks > list_.jobs[j].most_ranks || epoch_s(j, job.target) == kCantTrain)) {
-        return;
-      }
+      const bool is_open = job.is_there && !job.has_ended;
+      if (!job.target.empty() && !(is_open && is_allowed(j, job.target))) return;
       if (!job.here.empty() && job.target != job.here && !elastic_) return;
       job.stop_at = 0;
       if (job.here.empty() || job.target == job.here) continue;
@@ -278,13 +302,7 @@ class BruteForce {
     }
     const bool is_over = std::ranges::all_of(world.jobs, &Job::has_ended);
     if (is_over) best_ = std::min(best_, world.sum);
-    double least = world.sum;
-    for (int j = 0; j < std::ssize(world.jobs); ++j) {
-      const Job& job = world.jobs[j];
-      const bool is_open = job.is_there && !job.has_ended;
-      if (is_open) least += list_.jobs[j].priority * (world.now - list_.jobs[j].arrival_s);
-    }
-    if (!is_over && least < best_) decide(world);
+    if (!is_over && least_sum(world) < best_) decide(world);
   }
 
   bool go_on(World& world, int j, double dt) {
@@ -312,6 +330,7 @@ class BruteForce {
   JobSpeeds& speeds_;
   bool elastic_;
   double weights_ = 0;
+  std::vector<double> fastest_s_;  // of an epoch, by job
   double best_ = kCantTrain;
 };
 
