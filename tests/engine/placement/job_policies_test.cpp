@@ -278,6 +278,7 @@ class BruteForce {
       if (std::ranges::any_of(job.target, [&](int h) { return is_taken[h] != 0; })) continue;
       job.here = job.target;
       job.start_left = list_.start_s;
+      job.stop_at = 0;
       for (const int h : job.here) is_taken[h] = 1;
     }
   }
