@@ -280,7 +280,9 @@ void add_schedule_command(CLI::App& app) {
       ->add_option(
           "--measured", arguments->measured,
           "Run folders of atoll train --trace on some or all ranks of the cluster, from which jobs "
-          "with the same layers, on about as many ranks, learn how long phases really take")
+          "with the same layers learn how long phases really take: from one on their own dataset "
+          "and "
+          "number of ranks, or the nearest")
       ->check(CLI::ExistingDirectory)
       ->delimiter(',')
       ->allow_extra_args(false);

@@ -51,6 +51,12 @@ Topology machine_of(const TracedRun& run, const Topology& topology) {
   return sub_topology(topology, placement);
 }
 
+std::int64_t nodes_of(const PartitionQuality& partition) {
+  std::int64_t nodes = 0;
+  for (const auto& part : partition.parts) nodes += part.nodes;
+  return nodes;
+}
+
 // Hosts by number: their names change no time.
 Json machine_json(Topology machine) {
   for (std::size_t h = 0; h < machine.hosts.size(); ++h) {
@@ -73,7 +79,13 @@ SimulatedSpeeds::SimulatedSpeeds(Setting setting)
     const ModelConfig model =
         model_for(training.dataset->info(), training.options.model, setting_.topology.ranks());
     for (std::size_t r = 0; r < setting_.measured.size(); ++r) {
-      if (is_run_of(setting_.measured[r], model)) measured_[t].push_back(r);
+      const TracedRun& run = setting_.measured[r];
+      if (!is_run_of(run, model)) continue;
+      const bool has_columns = run.model.features == model.features &&
+                               run.model.hidden == model.hidden &&
+                               run.model.outputs == model.outputs;
+      measured_[t].push_back(
+          {r, nodes_of(run.partition) != training.dataset->info().nodes, !has_columns});
     }
   }
   read_table();
@@ -144,15 +156,15 @@ const SimulatedSpeed& SimulatedSpeeds::speed_of(std::size_t training,
 }
 
 std::optional<std::size_t> SimulatedSpeeds::nearest_run(std::size_t training, int ranks) const {
-  std::optional<std::size_t> nearest;
-  int least = 0;
-  for (const std::size_t r : measured_[training]) {
-    const int distance = std::abs(measured_on_[r].ranks() - ranks);
-    if (nearest && distance > least) continue;
-    nearest = r;
-    least = distance;
+  const auto distance = [&](const Measure& measure) {
+    return std::tuple(measure.of_other_graph, measure.of_other_columns,
+                      std::abs(measured_on_[measure.run].ranks() - ranks));
+  };
+  const Measure* nearest = nullptr;
+  for (const Measure& measure : measured_[training]) {
+    if (nearest == nullptr || distance(measure) <= distance(*nearest)) nearest = &measure;
   }
-  return nearest;
+  return nearest == nullptr ? std::nullopt : std::optional(nearest->run);
 }
 
 const SimulatedSpeed& SimulatedSpeeds::simulate(std::size_t t, const JobPlacement& placement) {

@@ -24,8 +24,9 @@ class SimulatedSpeeds final : public JobSpeeds {
     Topology topology;
     std::filesystem::path table = {};  // speeds that are known already; empty: none are kept
     // Runs with a trace, on one rank of each of some hosts or on as many of each host. A job of the
-    // same layers is corrected by the one whose number of ranks is nearest to its own, the last of
-    // several.
+    // same layers is corrected by one on as large a graph, if there is one, of those by one with as
+    // many columns, and of those by the one whose number of ranks is nearest to its own; the last
+    // of several.
     std::vector<TracedRun> measured = {};
   };
   // Throws Error{kInput} for a run on other numbers of ranks, and for a damaged table; one of
@@ -57,7 +58,14 @@ class SimulatedSpeeds final : public JobSpeeds {
   const SimulatedSpeed& speed_of(std::size_t training, const JobPlacement& placement);
   // The same where no placement that is alike is known, from the table or anew.
   const SimulatedSpeed& simulate(std::size_t training, const JobPlacement& placement);
-  // A place in Setting::measured; none has the layers of the training.
+  // A measured run with the layers of a training.
+  struct Measure {
+    std::size_t run = 0;
+    bool of_other_graph = false;
+    bool of_other_columns = false;
+  };
+
+  // Of those in Setting::measured; none has the layers of the training.
   std::optional<std::size_t> nearest_run(std::size_t training, int ranks) const;
   // The first hosts of their kinds, in the order of those that they stand for.
   JobPlacement canonical(const JobPlacement& placement) const;
@@ -69,9 +77,9 @@ class SimulatedSpeeds final : public JobSpeeds {
 
   Setting setting_;
   std::vector<ScheduledHost> hosts_;
-  std::vector<Topology> measured_on_;               // by measured run
-  std::vector<std::vector<std::size_t>> measured_;  // by training: those of its layers
-  std::map<std::string, Known> known_;              // by key
+  std::vector<Topology> measured_on_;           // by measured run
+  std::vector<std::vector<Measure>> measured_;  // by training
+  std::map<std::string, Known> known_;          // by key
   std::map<Place, const SimulatedSpeed*> places_;
   CutTable cuts_;
   int cuts_saved_ = 0;
