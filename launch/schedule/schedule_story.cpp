@@ -145,7 +145,8 @@ void ScheduleStory::take(const Json& line, const std::string& place) {
 }
 
 int ScheduleStory::job_named(const std::string& name) const {
-  const fs::path folder = fs::path(name).lexically_normal();
+  fs::path folder = fs::path(name).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // "group/mode/seed-1/"
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     const ListedJob& job = jobs[j].job;
     if (job.title() == name || job.folder("").lexically_normal() == folder) {

@@ -26,8 +26,10 @@ shift
 [ ! -e "{folder}/lost-$host" ] || exit 255
 FAKE_HOST="{folder}/$host" exec sh -c "$*"
 """
-# Between losses of runs on different numbers of ranks, relative.
+# Between losses of runs on different numbers of ranks, relative; at a rate at which rounding doesn't
+# grow beyond it.
 LOSS_BOUND = 1e-4
+SLOW = {"lr": 0.001}
 
 
 def cluster():
@@ -144,8 +146,9 @@ class ScheduleRunTest(OneFolderTest):
         self.assertEqual(self.read(self.run_dir(out, group), "model.safetensors"),
                          self.read(wanted, "model.safetensors"), group)
 
-    def assert_same_losses(self, out, group, epochs):
-        wanted = self.lines(self.undisturbed(str(epochs), epochs), "metrics.jsonl")
+    def assert_same_losses(self, out, group, epochs, *more):
+        wanted = self.lines(self.undisturbed(f"{epochs}{''.join(more)}", epochs, *more),
+                            "metrics.jsonl")
         found = self.lines(self.run_dir(out, group), "metrics.jsonl")
         self.assertEqual([line["epoch"] for line in found], list(range(1, epochs + 1)))
         for a, b in zip(found, wanted):
@@ -177,12 +180,7 @@ class ScheduleRunTest(OneFolderTest):
         write(self.path("plain.toml"), job_list(
             ("a", 60, one, {}), ("b", 60, {**one, "arrival": 0.5}, {}),
             ("c", 60, {**one, "arrival": 0.5}, {"target": 0.01, "eval-every": 7})))
-        job = self.start("plain")
-        self.wait_until(lambda: self.journal("plain", "started"), job, "plain")
-        other = run(self.words("plain"), self.folder)
-        self.assertEqual(other.returncode, 2, other.stderr)
-        self.assertIn("is at work there", other.stderr)
-        self.finish(job, "plain")
+        self.finish(self.start("plain"), "plain")
         for group in "ab":
             self.assert_same_model("plain", group, 60)
         # It ends before its bound.
@@ -203,7 +201,7 @@ class ScheduleRunTest(OneFolderTest):
 
     def test_a_job_gives_way_and_grows_again(self):
         write(self.path("elastic.toml"),
-              job_list(("long", 250, {}, {}), ("short", 20, {"arrival": 2, "most-ranks": 1}, {})))
+              job_list(("long", 250, {}, SLOW), ("short", 20, {"arrival": 2, "most-ranks": 1}, {})))
         job = self.start("elastic", policy="marginal")
         self.finish(job, "elastic")
         file = self.assert_done_schedule("elastic")
@@ -211,7 +209,7 @@ class ScheduleRunTest(OneFolderTest):
                  if segment["job"] == 0]
         self.assertGreaterEqual(len(ranks), 2, self.log("elastic"))
         self.assertEqual(ranks[:2], [2, 1])
-        self.assert_same_losses("elastic", "long", 250)
+        self.assert_same_losses("elastic", "long", 250, "--lr", "0.001")
         self.assert_same_model("elastic", "short", 20)
 
     def test_jobs_are_added_and_cancelled(self):
@@ -230,6 +228,7 @@ class ScheduleRunTest(OneFolderTest):
         self.assertIn("extra, exact, seed 1: added", self.succeed("schedule", "add", "open", "more.toml"))
         self.assertIn("is in open already", self.refuse("schedule", "add", "open", "more.toml"))
         self.assertIn("hiden", self.refuse("schedule", "add", "open", "bad.toml"))
+        self.assertIn("is at work there", self.refuse(*self.words("open")))
         message = self.refuse("schedule", "cancel", "open", "long, exact, seed 2")
         self.assertIn("did you mean 'long, exact, seed 1'", message)
         said = self.succeed("schedule", "cancel", "open", "long, exact, seed 1")
@@ -282,7 +281,7 @@ class ScheduleRunTest(OneFolderTest):
         done = self.epochs("asked", "a")
         self.assertLess(len(done), 250)
         self.assertEqual(os.listdir(self.path(self.run_dir("asked", "a"), "checkpoint")),
-                         [f"epoch-{len(done):08d}.safetensors"])
+                         [f"epoch-{len(done)}.safetensors"])
         self.assertEqual(self.status("asked")[1]["a"]["state"], "waiting")
         write(self.path("asked.toml"), job_list(("a", 401, {"most-ranks": 1}, {})))
         self.assertIn("--epochs 401", self.refuse(*self.words("asked")))
@@ -316,7 +315,7 @@ class ScheduleRunTest(OneFolderTest):
                                     if segment["job"] == 2), 3)
 
     def test_a_host_is_lost_and_back(self):
-        write(self.path("lost.toml"), job_list(("a", 500, {}, {})))
+        write(self.path("lost.toml"), job_list(("a", 500, {}, SLOW)))
         job = self.start("lost", policy="marginal")
         self.wait_until(lambda: len(self.epochs("lost", "a")) > 20, job, "lost")
         write(self.path("lost-two"), "")
@@ -332,7 +331,7 @@ class ScheduleRunTest(OneFolderTest):
         self.assertEqual(hosts[0], [0, 1])
         self.assertEqual(hosts[1], [0])
         self.assertEqual(hosts[-1], [0, 1], self.log("lost"))
-        self.assert_same_losses("lost", "a", 500)
+        self.assert_same_losses("lost", "a", 500, "--lr", "0.001")
 
     def kill_host(self, host):
         for name in filter(str.isdigit, os.listdir("/proc")):
