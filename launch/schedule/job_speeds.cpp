@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/progress.hpp"
+#include "engine/placement/simulated_epoch.hpp"
 #include "engine/placement/sub_topology.hpp"
 #include "launch/planned_graph.hpp"
 #include "launch/version.hpp"
@@ -17,7 +18,7 @@ namespace atl {
 
 namespace {
 
-constexpr int kSpeedsFormat = 1;
+constexpr int kSpeedsFormat = 2;
 
 // One factor holds for all ranks: for any number of them.
 PhaseCorrections for_ranks(const PhaseCorrections& all, int ranks, int layers) {
@@ -49,6 +50,15 @@ Topology machine_of(const TracedRun& run, const Topology& topology) {
         ranks, topology.ranks(), hosts);
   }
   return sub_topology(topology, placement);
+}
+
+// How much longer an epoch of the run took than its phases make it: pauses between phases, which a
+// processor under a quota takes where it likes.
+double time_beside_phases(const TracedRun& run, const Topology& machine) {
+  const PhaseCorrections corrections = corrections_of(run, machine);
+  const auto epochs = simulate_epochs(run.setting(machine, corrections), run.layers,
+                                      TaskDetail::kPhases, run.share_sent);
+  return run.epoch_s / mean_seconds(epochs);
 }
 
 std::int64_t nodes_of(const PartitionQuality& partition) {
@@ -192,6 +202,11 @@ const SimulatedSpeed& SimulatedSpeeds::simulate(std::size_t t, const JobPlacemen
     }
     Known known;
     known.speed = simulated_speed(training, machine, cuts_, measured);
+    if (run) {
+      const double factor = time_beside_phases(setting_.measured[*run], measured_on_[*run]);
+      known.speed.epoch_s *= factor;
+      known.speed.evaluation_s *= factor;
+    }
     known.dataset = training.dataset->info().name;
     known.hosts = placement.hosts.size();
     known.ranks_per_host = placement.ranks_per_host;
