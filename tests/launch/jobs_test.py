@@ -138,6 +138,19 @@ for n in $(seq 500); do [ $(ls met.* | wc -l) -ge 2 ] && break; sleep 0.02; done
         self.assertEqual(self.done(), sorted(FOLDERS))
         self.assertEqual(len((self.folder / "started").read_text()), 12, "each of six jobs once")
 
+    def test_a_second_signal_leaves_the_job_at_work(self):
+        stubborn = self.script("stubborn", "trap '' TERM; echo x >>started; sleep 1")
+        with self.start("run", program=stubborn) as process:
+            self.wait_for((self.folder / "started").exists)
+            process.send_signal(signal.SIGINT)
+            self.assertIn("SIGINT: ending the jobs", process.stderr.readline())
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=TIMEOUT)
+        self.assertEqual(process.returncode, -signal.SIGINT)
+        output = self.jobs("run")
+        self.assertIn("waiting for its end", output)
+        self.assertIn("1 of 6 jobs were done before", output)
+
     def test_a_job_with_checkpoints_is_resumed(self):
         self.write("list.toml", LIST.replace("epochs = 3", "epochs = 8000, eval-every = 0, "
                                              "checkpoint-every = 50").replace("1-3", "1"))
