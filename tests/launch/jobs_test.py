@@ -242,7 +242,7 @@ class Changing(JobsTest):
         self.assertFalse((self.folder / "out").exists())
 
     def test_bad_input(self):
-        """What the list says by itself is in tests/launch/jobs/job_list_test.cpp."""
+        """Where a list is wrong by itself: tests/launch/jobs/job_list_test.cpp."""
         for old, new, message in (
                 ("[[group]]", "[[group]", "list.toml:8:9: not valid TOML"),
                 ("seeds", "sedes", "group 1: unknown key 'sedes' (did you mean 'seeds'?)"),
@@ -251,8 +251,9 @@ class Changing(JobsTest):
                 ('overlap = "off"', 'order = "never"', "group 'tiny', mode 'no overlap': --order: "),
                 ('overlap = "off"', 'order = "never"', "multiply-first"),
                 ('overlap = "off"', "bits = 9", "mode 'no overlap': --bits"),
-                # Each is allowed, but not both.
-                ('overlap = "off"', 'exchange = "exact", bits = "4"', "mode 'no overlap': --bits"),
+                # A number that is allowed, but not alone.
+                ('overlap = "off"', "blocks-until = 3", "mode 'no overlap': --blocks-until 3: "
+                 "found without --blocks"),
                 ('overlap = "off"', 'calibration = "none.json"', "none.json"),
                 ('"data"', '"none"', "group 'tiny': dataset none: no such folder"),
                 ('"1-3"', '"1-3"\nlauncher = "no-launcher -n 2"', "'no-launcher' is no program")):

@@ -209,8 +209,8 @@ class LaunchTest(OneFolderTest):
                             (["train", "data", "--run-dir", "none"], "needs --run-dir"),
                             (["train", "data", "--run-dir", "r", "--hiden", "3"], "--hiden"),
                             (["train", "data", "--run-dir", "r", "--hidden", "x"], "--hidden"),
-                            (["train", "data", "--run-dir", "r", "--exchange", "exact", "--bits", "4"],
-                             "behind --: --bits 4"),
+                            (["train", "data", "--run-dir", "r", "--blocks-until", "3"],
+                             "behind --: --blocks-until 3: found without --blocks"),
                             (["train", "data", "--run-dir", "r", "--transport", "local"],
                              "--transport local")):
             self.assertIn(text, self.refuse("launch", "--", *words))
