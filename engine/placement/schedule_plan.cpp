@@ -26,14 +26,12 @@ class PlanFollower {
     bool is_held = false;
     for (const int job : plan_.order) {
       const JobState::Phase phase = moment_.states[job].phase;
-      if (targets_[job] || phase == JobState::Phase::kEnded ||
-          phase == JobState::Phase::kNotArrived) {
-        continue;
-      }
+      if (targets_[job] || phase == JobState::Phase::kEnded) continue;
       if (phase == JobState::Phase::kRunning) {
         place_running(job);
-      } else if (!is_held && !place_waiting(job)) {
-        is_held = plan_.jobs[job].holds;
+      } else if (!is_held) {
+        const bool can_start = phase == JobState::Phase::kWaiting && place_waiting(job);
+        is_held = !can_start && plan_.jobs[job].holds;
       }
     }
     if (elastic_ && free_.total() > 0) grow();

@@ -12,7 +12,7 @@ struct SchedulePlan {
   struct Job {
     int least = 1;  // it starts with that many ranks, or does not start
     int most = 1;
-    bool holds = false;   // while it has no room, none behind it starts
+    bool holds = false;   // while it has no room, or has not arrived, none behind it starts
     bool yields = false;  // it gives way to jobs in front of it, once it runs
     bool grows = false;   // it takes slots that nobody else wants, once it runs
   };
