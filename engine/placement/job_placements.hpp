@@ -22,7 +22,7 @@ class FreeSlots {
   void keep(const JobPlacement& placement) { change(placement, -placement.ranks_per_host); }
   void give_back(const JobPlacement& placement) { change(placement, placement.ranks_per_host); }
   int of(int host) const { return slots_[host]; }
-  // Of these, those in which no job runs that must stop first.
+  // Those of them in which no job runs that must stop first.
   int empty(int host) const { return empty_[host]; }
   int total() const { return total_; }
   std::span<const ScheduledHost> hosts() const { return hosts_; }

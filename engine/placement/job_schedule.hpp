@@ -53,7 +53,7 @@ struct ScheduledHost {
   bool is_lost = false;
 };
 
-// What is known at a moment.
+// A schedule as it stands at a moment.
 struct JobState {
   enum class Phase : std::uint8_t { kNotArrived, kWaiting, kRunning, kEnded };
   Phase phase = Phase::kNotArrived;

@@ -1,5 +1,5 @@
-// What is asked of JobSpeeds often: answers that are kept, and network cards that several jobs
-// share.
+// Questions that JobSpeeds is asked often: answers that are kept, and network cards that several
+// jobs share.
 #pragma once
 
 #include <span>

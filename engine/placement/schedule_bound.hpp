@@ -1,11 +1,11 @@
-// What no schedule can fall below.
+// Bounds that no schedule can fall below.
 #pragma once
 
 #include "engine/placement/job_schedule.hpp"
 
 namespace atl {
 
-// Of all jobs that have not ended; speeds are asked for placements on hosts without other jobs.
+// For all jobs that have not ended; speeds are asked for placements on hosts without other jobs.
 class CompletionBound {
  public:
   // setting: its jobs, hosts and speeds, and what a start takes.

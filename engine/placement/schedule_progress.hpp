@@ -1,4 +1,4 @@
-// What a schedule has come to: what is left of each job, where it runs, and where a policy wants
+// The state of a schedule: what is left of each job, where it runs, and where a policy wants
 // it. It says which jobs must stop and which can start, and knows no clock: the same steps are
 // taken by a schedule that is simulated and by one that is run.
 #pragma once
@@ -28,7 +28,7 @@ class ScheduleProgress {
     return {now_s, jobs, states_, hosts_, start_s};
   }
 
-  // What has happened. After an arrival, an end, a stop that no target asked for, and a change of
+  // Events. After an arrival, an end, a stop that no target asked for, and a change of
   // hosts, ask the policy and follow() what it says.
   int add(const SchedulableJob& job);  // one that the list did not have; returns its number
   void arrive(int job);

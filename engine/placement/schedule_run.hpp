@@ -19,7 +19,7 @@ class ScheduleRun {
   // Lets time pass until a policy must be asked. False: it need not be asked again, because all
   // jobs have ended or nothing will happen any more.
   bool advance();
-  // Of the policy that is asked.
+  // Now, for the policy that is asked.
   ScheduleMoment moment() const {
     return progress_.moment(setting_.jobs, now_s_, setting_.start_s);
   }
@@ -34,7 +34,7 @@ class ScheduleRun {
   JobSchedule schedule() const;
 
  private:
-  // What a running job is doing.
+  // A running job, and what it is doing.
   struct Stretch {
     int job = 0;
     double epoch_s = 0;

@@ -18,11 +18,11 @@ namespace atl {
 
 namespace {
 
-constexpr double kHottest = 0.03;
-constexpr double kColdest = 0.001;
+constexpr double kPlanHottest = 0.03;
+constexpr double kPlanColdest = 0.001;
 constexpr std::int64_t kStepsPerJob = 30;  // of a cycle
-constexpr std::int64_t kLeastSteps = 60;
-constexpr int kIdleCycles = 3;  // after which the walk has seen what it can reach
+constexpr std::int64_t kPlanLeastSteps = 60;
+constexpr int kIdlePlanCycles = 3;  // after which the walk has seen what it can reach
 
 // Policies and plans on the way from a moment to the end of all jobs that are known.
 class Futures {
@@ -144,7 +144,7 @@ class PlanWalk {
   JudgedPlan search(JudgedPlan best) {
     if (movable_.empty()) return best;
     best_ = std::move(best);
-    for (int idle = 0; idle < kIdleCycles && futures_.has_budget(); ++idle) {
+    for (int idle = 0; idle < kIdlePlanCycles && futures_.has_budget(); ++idle) {
       const double before = best_.mean_s;
       cycle();
       if (best_.mean_s < before) idle = -1;
@@ -155,11 +155,12 @@ class PlanWalk {
  private:
   void cycle() {
     const std::int64_t steps =
-        std::max(kLeastSteps, kStepsPerJob * static_cast<std::int64_t>(movable_.size()));
+        std::max(kPlanLeastSteps, kStepsPerJob * static_cast<std::int64_t>(movable_.size()));
     JudgedPlan here = best_;
     for (std::int64_t step = 0; step < steps && futures_.has_budget(); ++step) {
-      const double t = kHottest * std::pow(kColdest / kHottest,
-                                           static_cast<double>(step) / static_cast<double>(steps));
+      const double t =
+          kPlanHottest * std::pow(kPlanColdest / kPlanHottest,
+                                  static_cast<double>(step) / static_cast<double>(steps));
       JudgedPlan next{here.plan};
       move(next.plan);
       next.mean_s = futures_.mean_s(next.plan);
@@ -222,7 +223,7 @@ class SearchPolicy final : public JobPolicy {
   }
 
  private:
-  // What the plan did not know: it goes on as planned otherwise.
+  // Whether there is anything that the plan did not know.
   bool brings_news(const ScheduleMoment& moment) const {
     for (int job = 0; job < std::ssize(moment.states); ++job) {
       const bool is_there = moment.states[job].phase != JobState::Phase::kNotArrived;

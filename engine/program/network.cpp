@@ -34,8 +34,7 @@ Network::Network(Program training, Program evaluation, const NetworkOptions& opt
   // An evaluation is asked for its embeddings when it has run; in training they may be gone then.
   const Value embeddings = training_.program.embeddings;
   shares_forward_ =
-      options_.trains &&
-      same_forward(training_.program, evaluation_.program) &&
+      options_.trains && same_forward(training_.program, evaluation_.program) &&
       (training_.layout.places[static_cast<std::size_t>(embeddings)].is_nowhere() ||
        training_.ends[static_cast<std::size_t>(embeddings)] >=
            training_.schedule.instants[static_cast<std::size_t>(training_.program.logits)]);

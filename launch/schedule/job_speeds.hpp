@@ -65,7 +65,7 @@ class SimulatedSpeeds final : public JobSpeeds {
     bool of_other_columns = false;
   };
 
-  // Of those in Setting::measured; none has the layers of the training.
+  // One of Setting::measured; none has the layers of the training.
   std::optional<std::size_t> nearest_run(std::size_t training, int ranks) const;
   // The first hosts of their kinds, in the order of those that they stand for.
   JobPlacement canonical(const JobPlacement& placement) const;

@@ -29,5 +29,5 @@ def student_t(nu, confidence=.95):
 
 
 def half_width(values, confidence=.95):
-    """Of the confidence interval around the mean of at least two values."""
+    """Half the width of the confidence interval around the mean of at least two values."""
     return student_t(len(values) - 1, confidence) * statistics.stdev(values) / math.sqrt(len(values))

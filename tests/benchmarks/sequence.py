@@ -252,7 +252,7 @@ def spread(values, form=".4f"):
 
 
 def above_random(cells, method, share):
-    """What a buffer has over a random one of its size, seed by seed: AP and AF."""
+    """By how much a buffer is better than a random one of its size, seed by seed: AP and AF."""
     if method == "random" or not share or ("random", share) not in cells:
         return ["-", "-"]
     random = {line["seed"]: line for line in cells["random", share]}

@@ -1,4 +1,4 @@
-// What every schedule keeps, whatever the jobs, and how good policies are at least.
+// Rules that every schedule keeps, whatever the jobs, and how good policies are at least.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -224,7 +224,7 @@ class BruteForce {
            epoch_s(job, hosts) < kCantTrain;
   }
 
-  // What it comes to at least: each job alone from now on.
+  // The least that it comes to: each job alone from now on.
   double least_sum(const World& world) const {
     double sum = world.sum;
     for (int j = 0; j < std::ssize(world.jobs); ++j) {

@@ -18,7 +18,7 @@ class MadeSpeeds final : public JobSpeeds {
   using Seconds = std::function<double(int job, const JobPlacement& placement)>;
   explicit MadeSpeeds(Seconds seconds, Seconds share = {})
       : seconds_(std::move(seconds)), share_(std::move(share)) {}
-  // Of each job, by ranks from 1 on, wherever they are; no cards.
+  // Seconds for each job, by ranks from 1 on, wherever they are; no cards.
   explicit MadeSpeeds(std::vector<std::vector<double>> by_ranks)
       : MadeSpeeds([by_ranks](int job, const JobPlacement& placement) {
           const auto ranks = static_cast<std::size_t>(placement.ranks());

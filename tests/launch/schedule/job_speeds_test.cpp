@@ -158,7 +158,7 @@ TEST_F(JobSpeedsTest, FillCards) {
   const JobPlacement two{{0, 2}, 1};
   const std::vector<double> shares = of_jobs.card_shares(2, two);
   ASSERT_EQ(shares.size(), 2U);
-  // Of two hosts each receives what the other one sends.
+  // Each of two hosts receives what the other one sends.
   EXPECT_DOUBLE_EQ(shares[0], shares[1]);
   EXPECT_GT(shares[0], 0);
   EXPECT_LT(shares[0], 1);

@@ -52,7 +52,7 @@ void start(ScheduleJournal& journal, int job, const std::vector<int>& hosts, int
   journal.tell("started",
                {{"job", job}, {"hosts", hosts}, {"ranks_per_host", 2}, {"epoch", epoch}});
 }
-void end(ScheduleJournal& journal, int job, const char* how, int epoch) {
+void end_job(ScheduleJournal& journal, int job, const char* how, int epoch) {
   journal.tell("ended", {{"job", job}, {"epoch", epoch}, {"how", how}, {"why", "it rained"}});
 }
 
@@ -66,8 +66,8 @@ TEST(ScheduleStory, SaysTheSameToWhoeverComesLater) {
     journal.tell("asked", {{"job", 1}});
     journal.tell("cancel", {{"job", 1}, {"request", "7.json"}});
     journal.tell("lost", {{"host", 0}});
-    end(journal, 0, "lost", 4);
-    end(journal, 1, "cancelled", 3);
+    end_job(journal, 0, "lost", 4);
+    end_job(journal, 1, "cancelled", 3);
     start(journal, 0, {0, 1}, 4);
     journal.tell("refused", {{"request", "8.json"}, {"why", "no such job"}});
   }
@@ -103,16 +103,16 @@ TEST(ScheduleStory, KilledStartsCountUntilAnEpochIsDone) {
   const auto idle = [&] { return journal.story().jobs[0].idle_starts; };
   for (const int wanted : {1, 2}) {
     start(journal, 0, {0}, 0);
-    end(journal, 0, "killed", 0);
+    end_job(journal, 0, "killed", 0);
     EXPECT_EQ(idle(), wanted);
   }
   start(journal, 0, {0}, 0);
-  end(journal, 0, "killed", 1);
+  end_job(journal, 0, "killed", 1);
   EXPECT_EQ(idle(), 0);
   start(journal, 0, {0}, 1);
-  end(journal, 0, "moved", 1);
+  end_job(journal, 0, "moved", 1);
   EXPECT_EQ(idle(), 0);
-  end(journal, 1, "failed", 0);
+  end_job(journal, 1, "failed", 0);
   EXPECT_EQ(journal.story().jobs[1].reason, "it rained");
   journal.tell("jobs", {{"jobs", Json::array()}, {"again", {1}}});
   EXPECT_EQ(journal.story().jobs[1].phase, Phase::kWaiting);
