@@ -169,7 +169,7 @@ class ScheduleTest(OneFolderTest):
             if (hosts, each) == (2, 1):
                 card = next(speed for seconds, speed in found.items()
                             if abs(seconds / expected[0] - 1) < 1e-9)["epoch_card_s"]
-                parameters = 20 * 16 + 16 + 2 * 16 + 16 * 8 + 8
+                parameters = 20 * 16 + 2 * 16 + 16 * 8 + 8  # a norm takes the place of a bias
                 gradients = 2 * 4 * parameters / 2
                 sent = [seconds * 100e6 / 8 - gradients for seconds in card]
                 self.assertAlmostEqual(sent[0], sent[1])
@@ -277,6 +277,7 @@ class ScheduleTest(OneFolderTest):
         self.assertIn("--slurm, --elastic on", self.refused("--slurm", "s.sh", "--elastic", "on"))
         self.assertIn("--slurm", self.refused("--slurm", "nowhere/s.sh"))
         self.assertIn("--out jobs.toml", self.refused("--out", "jobs.toml"))
+        os.mkdir(self.path("refused"))
         tiny = 'name = "a"\ndataset = "data"\nseeds = 1\n'
         for text, message in (
                 ("modes = { x = { ranks = 2 } }", "group 'a': option 'ranks' has no place in a schedule"),
@@ -284,12 +285,12 @@ class ScheduleTest(OneFolderTest):
                 ("modes = { x = { bits = 3 } }", "group 'a': "),
                 ("modes = { x = {} }\nlauncher = \"mpirun\"", "group 'a': launcher: 'mpirun'"),
                 ("modes = { x = {} }\nleast-ranks = 9", "group 'a': least-ranks is 9; allowed are 1 to 8"),
-                ("modes = { x = { hidden = 200000 } }", "of memory")):
+                ("modes = { x = { hidden = 60000 } }", "of memory")):
             write(self.path("wrong.toml"), f"[[group]]\n{tiny}{text}\n")
             with self.subTest(text):
                 before = set(os.listdir(self.folder))
-                result = run(["schedule", "wrong.toml", "--topology", "cluster.json", "--out", "week"],
-                             self.folder)
+                result = run(["schedule", "wrong.toml", "--topology", "cluster.json", "--out",
+                              "refused"], self.folder)
                 self.assertEqual(result.returncode, 2, result.stderr)
                 self.assertEqual(result.stderr.count("atoll: error:"), 1, result.stderr)
                 self.assertIn(message, result.stderr)
