@@ -22,11 +22,15 @@ class TapFingerTest(unittest.TestCase):
         self.assertEqual(tapfinger.steps(False, 16), 2)
 
     def test_a_server_starts_one_task_per_step(self):
-        draws = random.Random(1)
-        self.assertEqual(tapfinger.replay_least(draws, tasks(True, True), 1), 4.5)
-        # They end after 4 to 12 steps.
-        self.assertEqual(tapfinger.replay_least(draws, tasks(*[True] * 9), 1), 8)
-        self.assertEqual(tapfinger.replay_least(draws, tasks(True), 1), 4)
+        for choose in (tapfinger.random_task(random.Random(1)), tapfinger.shortest_task):
+            self.assertEqual(tapfinger.replay(tasks(True), 1, choose), 4)
+            self.assertEqual(tapfinger.replay(tasks(True, True), 1, choose), 4.5)
+            # They end after 4 to 12 steps.
+            self.assertEqual(tapfinger.replay(tasks(*[True] * 9), 1, choose), 8)
+        # It ends after 2 steps and leaves a slot, in which the other one starts a step later.
+        self.assertEqual(tapfinger.replay(tasks(False), 1, tapfinger.shortest_task), 2)
+        mixed = tapfinger.replay(tasks(True, False), 1, tapfinger.shortest_task)
+        self.assertEqual(mixed, (2 + 5) / 2)
 
     def test_tasks_keep_to_their_servers(self):
         drawn = tapfinger.draw_tasks(random.Random(1), servers=3, rate=2, total=500)
