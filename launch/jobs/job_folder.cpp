@@ -124,7 +124,9 @@ std::string JobFolder::last_line() const {
     const std::size_t begin = newline == std::string::npos ? 0 : newline + 1;
     const std::string line = log.substr(begin, end - begin);
     const auto says_something = [](unsigned char c) { return std::isalnum(c) != 0 || c >= 0x80; };
-    if (std::ranges::any_of(line, says_something)) return line;
+    // Behind an error stands where to find help.
+    const bool is_hint = line.starts_with("See 'atoll ");
+    if (!is_hint && std::ranges::any_of(line, says_something)) return line;
     if (newline == std::string::npos) break;
     end = newline;
   }

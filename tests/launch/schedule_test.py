@@ -344,6 +344,7 @@ class ScheduleTest(OneFolderTest):
               "print(f'{100 + len(calls)};here')\n")
         os.chmod(self.path("bin", "sbatch"), 0o755)
         environment = dict(os.environ, PATH=self.path("bin") + os.pathsep + os.environ["PATH"])
+        environment.pop("ATOLL", None)  # which scripts read, too
         result = subprocess.run(["bash", script, *options], cwd=self.folder, env=environment, text=True,
                                 capture_output=True, check=False)
         self.assertEqual(result.returncode, 0, result.stderr)
