@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -265,6 +266,7 @@ class Changing(JobsTest):
         other = LIST.replace("layers =", "layres =")
         self.write("list.toml", other)
         self.assertIn("unknown option '--layres'", self.jobs("run", code=1, program=PROGRAM))
+        shutil.rmtree(self.folder / "out")
         self.write("list.toml", LIST)
         for arguments, message in ((["--group", "huge"], "its groups are tiny"),
                                    (["--jobs", "0"], "--jobs"),
