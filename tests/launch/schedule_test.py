@@ -266,6 +266,31 @@ class ScheduleTest(OneFolderTest):
         write(self.path("bad", "schedule.json"), "{}")
         self.assertIn("schedule.json: field 'format' is missing", self.refuse("report", "bad"))
 
+    def test_the_example_of_the_docs(self):
+        with open(PAGE, encoding="utf-8") as file:
+            page = file.read().split("## Policies")[0]
+        write(self.path("docs", "jobs.toml"), re.search(r"```toml\n(.*?)```", page, re.DOTALL)[1])
+        write(self.path("docs", "cluster.json"), re.search(r"```json\n(.*?)```", page, re.DOTALL)[1])
+        commands = re.findall(r"(?m)^    atoll (.*)$", page)
+        self.assertEqual(len(commands), 5)
+        printed = []
+        for command in commands:
+            result = run(command.split(), self.path("docs"))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            printed.append(result.stdout)
+        shown = re.findall(r"```\n(.*?)```", page.split("```json")[1], re.DOTALL)[1:]
+        self.assertEqual(len(shown), 2)
+        # Times may change with what the simulator counts; who is there may not.
+        number = re.compile(r"[+-]?\d+\.\d+")
+        for text, found in zip(shown, (printed[2], printed[3])):
+            self.assertEqual(text.splitlines()[0], found.splitlines()[0])
+            self.assertEqual([line.split("  ")[1] for line in text.splitlines() if line[:2] == "  "],
+                             [line.split("  ")[1] for line in found.splitlines() if line[:2] == "  "])
+            first = float(number.search(text.split("first-come")[1])[0])
+            self.assertAlmostEqual(float(number.search(found.split("first-come")[1])[0]) / first, 1,
+                                   delta=0.1)
+        self.assertTrue(os.path.exists(self.path("docs", "week.html")))
+
     def test_bad_input(self):
         self.assertIn("--topology is required", self.refuse("schedule", "jobs.toml"))
         self.assertIn("a list of jobs is required",
