@@ -118,19 +118,18 @@ void JobFolder::drop_summary() { fs::remove(path_ / "summary.json"); }
 
 std::string JobFolder::last_line() const {
   const std::string log = read_text(path_ / kJobLogName);
-  std::size_t end = log.size();
-  while (end > 0) {
+  const auto says_something = [](unsigned char c) { return std::isalnum(c) != 0 || c >= 0x80; };
+  std::string last;
+  for (std::size_t end = log.size(); end > 0;) {
     const std::size_t newline = log.rfind('\n', end - 1);
     const std::size_t begin = newline == std::string::npos ? 0 : newline + 1;
     const std::string line = log.substr(begin, end - begin);
-    const auto says_something = [](unsigned char c) { return std::isalnum(c) != 0 || c >= 0x80; };
-    // Behind an error stands where to find help.
-    const bool is_hint = line.starts_with("See 'atoll ");
-    if (!is_hint && std::ranges::any_of(line, says_something)) return line;
-    if (newline == std::string::npos) break;
-    end = newline;
+    if (line.starts_with(kJobCommandMark)) break;
+    if (line.find("error: ") != std::string::npos) return line;
+    if (last.empty() && std::ranges::any_of(line, says_something)) last = line;
+    end = newline == std::string::npos ? 0 : newline;
   }
-  return "";
+  return last;
 }
 
 void require_unchanged(std::span<const ListedJob> jobs, const fs::path& out) {

@@ -17,6 +17,8 @@ namespace atl {
 // attempt.
 inline constexpr const char* kJobRecordName = "job.json";
 inline constexpr const char* kJobLogName = "log.txt";
+// In the log: an attempt begins with this and its command.
+inline constexpr const char* kJobCommandMark = "$ ";
 
 class JobFolder {
  public:
@@ -40,7 +42,8 @@ class JobFolder {
   void keep_seconds(double seconds);
   // Whatever the job has said, it counts as unfinished.
   void drop_summary();
-  // The last line of its output that says something.
+  // The line in the output of its last attempt that says most about an end: the last error, or else
+  // the last line that says something.
   std::string last_line() const;
 
  private:

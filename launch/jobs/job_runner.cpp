@@ -131,7 +131,7 @@ void JobRunner::start(const ListedJob& job) {
   running->folder.prepare();
   const std::filesystem::path log = running->folder.path() / kJobLogName;
   const Descriptor output = open_file(log, O_WRONLY | O_APPEND);
-  const std::string line = "$ " + shell_line(words) + "\n";
+  const std::string line = kJobCommandMark + shell_line(words) + "\n";
   if (::write(output.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     fail_option("{}: can't be written: {}", log.string(), std::strerror(errno));
   }
