@@ -1,7 +1,12 @@
 #include "launch/jobs/job_folder.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cstring>
 
 #include "base/error.hpp"
 #include "base/files.hpp"
@@ -13,6 +18,9 @@ namespace atl {
 namespace {
 
 namespace fs = std::filesystem;
+
+// In the log: an attempt begins with this and its command.
+constexpr const char* kCommandMark = "$ ";
 
 // The JSON object in `file`; empty if it isn't there or is none.
 std::optional<Json> object_in(const fs::path& file) {
@@ -108,6 +116,16 @@ void JobFolder::prepare() {
   }
 }
 
+Descriptor JobFolder::open_log(std::span<const std::string> command) const {
+  const fs::path file = path_ / kJobLogName;
+  Descriptor log(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  const std::string line = kCommandMark + shell_line(command) + "\n";
+  if (!log || ::write(log.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    fail_input("{}: can't be written: {}", file.string(), std::strerror(errno));
+  }
+  return log;
+}
+
 void JobFolder::keep_seconds(double seconds) {
   Json record = job_->identity();
   record["seconds"] = seconds;
@@ -124,7 +142,7 @@ std::string JobFolder::last_line() const {
     const std::size_t newline = log.rfind('\n', end - 1);
     const std::size_t begin = newline == std::string::npos ? 0 : newline + 1;
     const std::string line = log.substr(begin, end - begin);
-    if (line.starts_with(kJobCommandMark)) break;
+    if (line.starts_with(kCommandMark)) break;
     if (line.find("error: ") != std::string::npos) return line;
     if (last.empty() && std::ranges::any_of(line, says_something)) last = line;
     end = newline == std::string::npos ? 0 : newline;

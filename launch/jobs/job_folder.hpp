@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "base/json.hpp"
 #include "launch/jobs/job_list.hpp"
 
@@ -17,8 +18,6 @@ namespace atl {
 // attempt.
 inline constexpr const char* kJobRecordName = "job.json";
 inline constexpr const char* kJobLogName = "log.txt";
-// In the log: an attempt begins with this and its command.
-inline constexpr const char* kJobCommandMark = "$ ";
 
 class JobFolder {
  public:
@@ -38,6 +37,8 @@ class JobFolder {
 
   // Makes the folder. Without a checkpoint, nothing of a broken run is kept but its output.
   void prepare();
+  // The log of the folder that is there, open for an attempt, whose command it has as a headline.
+  Descriptor open_log(std::span<const std::string> command) const;
   // So long took a job that has ended well and was not interrupted.
   void keep_seconds(double seconds);
   // Whatever the job has said, it counts as unfinished.

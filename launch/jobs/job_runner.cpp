@@ -13,7 +13,6 @@
 #include "base/error.hpp"
 #include "base/file_lock.hpp"
 #include "base/log.hpp"
-#include "base/shell_words.hpp"
 #include "base/status_line.hpp"
 #include "launch/supervisor/child_process.hpp"
 
@@ -26,12 +25,6 @@ constexpr std::chrono::seconds kTimeToEnd(10);  // after SIGTERM, before SIGKILL
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-Descriptor open_file(const std::filesystem::path& path, int how) {
-  Descriptor file(::open(path.c_str(), how | O_CREAT | O_CLOEXEC, 0666));
-  if (!file) fail_option("{}: can't be written: {}", path.string(), std::strerror(errno));
-  return file;
 }
 
 double mean(const std::vector<double>& values) {
@@ -77,7 +70,9 @@ bool JobRunner::take_lock() {
   std::error_code error;
   std::filesystem::create_directories(setting_.out, error);
   if (error) fail_option("--out {}: can't be made: {}", setting_.out.string(), error.message());
-  lock_ = open_file(setting_.out / ".lock", O_RDWR);
+  const std::filesystem::path file = setting_.out / ".lock";
+  lock_ = Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!lock_) fail_option("{}: can't be written: {}", file.string(), std::strerror(errno));
   for (bool told = false; !must_stop(); told = true) {
     const LockResult result = try_lock(lock_.get());
     if (result == LockResult::kUnsupported) {
@@ -129,12 +124,7 @@ void JobRunner::start(const ListedJob& job) {
   const std::vector<std::string> words = command_of(job, setting_.out, setting_.program);
   running->resumed = running->folder.has_checkpoint();
   running->folder.prepare();
-  const std::filesystem::path log = running->folder.path() / kJobLogName;
-  const Descriptor output = open_file(log, O_WRONLY | O_APPEND);
-  const std::string line = kJobCommandMark + shell_line(words) + "\n";
-  if (::write(output.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    fail_option("{}: can't be written: {}", log.string(), std::strerror(errno));
-  }
+  const Descriptor output = running->folder.open_log(words);
   // Should this process be killed, the job's work is not lost: it goes on, with the lock, and keeps
   // others away.
   running->process = std::make_unique<ChildProcess>(

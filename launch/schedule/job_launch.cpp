@@ -6,16 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <sstream>
 
 #include "base/error.hpp"
 #include "base/file_lock.hpp"
 #include "base/files.hpp"
 #include "base/json.hpp"
-#include "base/shell_words.hpp"
 #include "engine/training/run_folder.hpp"
 #include "launch/jobs/job_folder.hpp"
 #include "launch/schedule/schedule_story.hpp"
@@ -59,16 +56,6 @@ std::string text_field(const Json& event, const char* field) {
   return found != event.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// Makes the job's folder where it isn't there, and opens its log, with the command as a headline.
-Descriptor open_log(const fs::path& file, const std::vector<std::string>& words) {
-  Descriptor log(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  const std::string headline = "$ " + shell_line(words) + "\n";
-  if (!log || ::write(log.get(), headline.data(), headline.size()) < 0) {
-    fail_input("{}: can't be written: {}", file.string(), std::strerror(errno));
-  }
-  return log;
-}
-
 bool prepare_to_go_on(const ListedJob& job, const fs::path& out) {
   JobFolder folder(job, out);
   const bool goes_on = holds_run(folder.path());
@@ -80,7 +67,7 @@ ChildProcess start_launch(const LaunchSetting& setting, const ListedJob& job, in
                           const JobHosts& hosts) {
   const bool goes_on = prepare_to_go_on(job, setting.out);
   const std::vector<std::string> words = launch_words(setting, job, number, hosts, goes_on);
-  const Descriptor log = open_log(job.folder(setting.out) / kJobLogName, words);
+  const Descriptor log = JobFolder(job, setting.out).open_log(words);
   return ChildProcess(words, ChildSetting{.output = log.get()});
 }
 
