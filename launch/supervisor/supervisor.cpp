@@ -230,6 +230,10 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
       tell("started", fmt::format("{} ranks on {}", port_.ranks().size(), fmt::join(hosts_, ", ")));
     }
     if (stop_request_.signal() != 0 && !asked) {
+      if (is_starting()) {  // nothing is lost with it
+        stop(job);
+        return End::kAsked;
+      }
       asked = true;
       job.signal(SIGUSR1);  // launchers hand it on and kill nobody
     }
@@ -282,8 +286,8 @@ Supervisor::Fault Supervisor::fault(Clock::time_point started) const {
           fmt::format("rank {} on {} has been silent for {:.1f} s", rank.rank, rank.host, silent)};
     }
   }
+  if (!is_starting()) return {};
   const auto wanted = std::ssize(hosts_) * job_.launcher.ranks_per_host;
-  if (ready_ranks() >= wanted) return {};
   if (seconds_between(last_start_sign_, now) > job_.start_seconds) {
     return {fmt::format("{} of {} ranks have started, and there was no sign of others for {} s",
                         ready_ranks(), wanted, job_.start_seconds)};
@@ -293,6 +297,10 @@ Supervisor::Fault Supervisor::fault(Clock::time_point started) const {
                         kMostStartTimeouts * job_.start_seconds)};
   }
   return {};
+}
+
+bool Supervisor::is_starting() const {
+  return ready_ranks() < std::ssize(hosts_) * job_.launcher.ranks_per_host;
 }
 
 std::int64_t Supervisor::ready_ranks() const {

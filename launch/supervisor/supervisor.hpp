@@ -68,6 +68,7 @@ class Supervisor {
   // How far the start has come, as a number that grows with every sign of it.
   std::int64_t start_signs() const;
   std::int64_t ready_ranks() const;
+  bool is_starting() const;  // some rank has not met the others yet
   void note_progress();
   void stop(ChildProcess& job);
   // Out of those that can take part, once what earlier attempts have left on them has ended.

@@ -20,7 +20,7 @@ import time
 
 import launch_storm as storm
 
-TRAINING = {"model": "gcn", "norm": "batch", "dropout": "0.5", "threads": "1", "hidden": "32",
+TRAINING = {"model": "gcn", "norm": "batch", "dropout": "0.5", "threads": "1", "hidden": "32", "lr": "0.001",
             "eval-every": "10", "checkpoint-every": "1h"}
 HOST_KINDS = ["network lost", "host frozen"]
 MOST_WAIT = 120  # seconds until a host is noticed to be lost, or to be back
