@@ -28,7 +28,7 @@ constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kSnapshots = "snapshots.json";
 constexpr const char* kConfigMark = "# Written by atoll train, checksum ";
 // Files that a run writes beside config.toml and checkpoints.
-constexpr std::array kOwnFiles = {kMetrics,           "summary.json",     "model.safetensors",
+constexpr std::array kOwnFiles = {kMetrics,           kSummaryName,       "model.safetensors",
                                   "calibration.json", "trace.json",       "trace-merged.json",
                                   "dataflow.json",    kModelFileName,     kSnapshots,
                                   kEventsName,        kResolvedConfigName};
@@ -244,7 +244,7 @@ void RunFolder::begin(const RunConfig& config, int resumed_epoch, const std::str
   if (snapshots_ != nullptr) write(kSnapshots, Json{{"id", snapshots_->id()}}.dump() + "\n");
   // It says that a run is complete.
   std::error_code error;
-  fs::remove(path_ / "summary.json", error);
+  fs::remove(path_ / kSummaryName, error);
   open_metrics();
 }
 

@@ -125,7 +125,7 @@ class Run {
       summary["sequence"] = sequence_json(job_, options_.sequence, best_.epoch);
     }
     on_all_ranks(transport_, [&] {
-      if (complete) folder_.write("summary.json", readable_json(summary) + "\n");
+      if (complete) folder_.write(kSummaryName, readable_json(summary) + "\n");
     });
     if (options_.trace && done_ > start) {
       write_trace(job_, options_, messages_, transport_, folder_);

@@ -44,6 +44,8 @@ constexpr milliseconds kLook{50};
 constexpr milliseconds kStartLook{1000};
 // Within this a launcher ends by itself once a rank is lost.
 constexpr milliseconds kLauncherEnds{1500};
+// Within this it ends once all ranks have; one that doesn't waits for a host that is lost.
+constexpr milliseconds kLauncherLingers{10000};
 // From the wish to end to the end by force. A job that has failed can end nothing in good order.
 constexpr milliseconds kTerminates{1000};
 // For the first host that answers, and then for each next one: they start at the same time.
@@ -170,6 +172,7 @@ Supervisor::End Supervisor::attempt(int number) {
   key_ = make_snapshot_id();
   start_signs_ = 0;
   last_start_sign_ = begin;
+  ranks_left_ = begin;
   probe_key_ = make_snapshot_id();
   port_.begin(key_, probe_key_);
   choose_hosts();
@@ -224,6 +227,10 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
     advance_cuts();
     write_story();
     if (const auto code = job.exit_code()) return end_of(*code, why);
+    if (is_left_behind()) {
+      stop(job);
+      return end_of_ranks();
+    }
     if (!told) note_start();
     if (!told && !port_.ranks().empty() && ready_ranks() == port_.ranks().front().size) {
       told = any_started_ = true;
@@ -273,6 +280,22 @@ Supervisor::End Supervisor::end_of(int exit_code, std::string& why) const {
   const std::string how = fmt::format("the job has ended with exit code {}", exit_code);
   why = why.empty() ? how : fmt::format("{}; {}", why, how);
   return End::kFailed;
+}
+
+bool Supervisor::is_left_behind() {
+  const bool have_left = !is_starting() && std::ranges::all_of(port_.ranks(), [](auto& rank) {
+    return rank.said_goodbye;
+  });
+  const auto now = Clock::now();
+  if (!have_left) ranks_left_ = now;
+  return now - ranks_left_ > kLauncherLingers;
+}
+
+Supervisor::End Supervisor::end_of_ranks() const {
+  // A run that begins or goes on removes an older one.
+  const fs::path summary = job_.run_dir / kSummaryName;
+  if (!is_there(summary)) return regrows_ ? End::kRegrown : End::kAsked;
+  return read_json(summary).value("diverged", Json(false)) == true ? End::kDiverged : End::kDone;
 }
 
 Supervisor::Fault Supervisor::fault(Clock::time_point started) const {

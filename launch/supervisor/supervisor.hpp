@@ -59,6 +59,10 @@ class Supervisor {
   // Watches the job until it ends; `why` becomes what is wrong if something is.
   End watch(ChildProcess& job, std::string& why);
   End end_of(int exit_code, std::string& why) const;
+  // Whether all ranks have ended in good order some time ago, and the launcher goes on.
+  bool is_left_behind();
+  // How they have ended, by what they have left.
+  End end_of_ranks() const;
   struct Fault {
     std::string text;  // what is wrong with the ranks; empty: nothing
     // The launcher will notice it, too, and may know more.
@@ -109,6 +113,7 @@ class Supervisor {
   bool any_started_ = false;
   bool regrows_ = false;
   std::int64_t start_signs_ = 0;  // of this attempt
+  Clock::time_point ranks_left_;  // until when some rank of it had not said goodbye
   Clock::time_point last_start_sign_ = Clock::now();
   Clock::time_point last_start_look_;
   Probes look_;  // under way, for hosts that are back

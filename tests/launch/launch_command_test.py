@@ -261,6 +261,17 @@ class LaunchTest(OneFolderTest):
                 self.assertIn("0 of 2 ranks have started, and there was no sign of others for 2 s",
                               output)
 
+    def test_a_launcher_that_does_not_end_with_its_ranks(self):
+        """As mpirun does whose host is lost just then."""
+        place = self.path("lingers.py")
+        write(place, f"import subprocess, sys, time\nsubprocess.run([{MPIEXEC!r}, '--bind-to', 'none', "
+                     "*sys.argv[1:]])\ntime.sleep(600)\n")
+        job = self.launch("lingers", 5, mpirun=f"{sys.executable} {place}")
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 0, output)
+        self.assertEqual([event["event"] for event in self.events("lingers")], ["started", "done"])
+        self.assertEqual(self.epochs("lingers"), 5)
+
     def test_a_device_that_is_gone_is_a_failure(self):
         """Exit code 2 of words that have trained before."""
         mark = self.path("gone.mark")
