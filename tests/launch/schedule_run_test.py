@@ -4,12 +4,13 @@ cancelled or fail, a host that is lost and back, and schedulers that are killed 
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -63,6 +64,9 @@ class ScheduleRunTest(OneFolderTest):
         cls.place = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.place.cleanup)
         cls.folder = cls.place.name
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/schedule.md"),
+                  encoding="utf-8") as file:
+            cls.page = file.read().split("## Running it for real")[1]
         cls.succeed("generate", "sbm", "--nodes", "20000", "--features", "16", "--out", "data")
         os.mkdir(cls.path("memory"))
         write(cls.path("cluster.json"), json.dumps(cluster()))
@@ -73,11 +77,17 @@ class ScheduleRunTest(OneFolderTest):
     def path(cls, *names):
         return os.path.join(cls.folder, *names)
 
+    def as_shown(self, command, **others):
+        """The words of a command of the page, with others in the place of some."""
+        line = re.search(rf"(?m)^    atoll (schedule {command} .*)$", self.page)[1]
+        return [others.get(word, word) for word in shlex.split(line)]
+
     def words(self, out, *more, policy="fifo"):
         loopback = "--mca btl_tcp_if_include lo --mca oob_tcp_if_include lo"
-        return ["schedule", f"{out}.toml", "--topology", "cluster.json", "--policy", policy,
-                "--start-seconds", "0.1", "--out", out, "--run", "--rsh", self.path("agent"),
-                "--mpirun", f"{MPIEXEC} --bind-to none {loopback}", "--address", "127.0.0.1", *more]
+        shown = self.as_shown("jobs.toml", **{"jobs.toml": f"{out}.toml", "runs/week": out,
+                                              "marginal": policy})
+        return [*shown, "--start-seconds", "0.1", "--rsh", self.path("agent"), "--mpirun",
+                f"{MPIEXEC} --bind-to none {loopback}", "--address", "127.0.0.1", *more]
 
     def start(self, out, *more, policy="fifo"):
         with open(self.path(f"{out}.log"), "ab") as log:
@@ -196,7 +206,9 @@ class ScheduleRunTest(OneFolderTest):
         # Nothing is left to do.
         self.finish(self.start("plain"), "plain")
         self.assertEqual(len(self.journal("plain", "started")), 3)
-        self.assertIn("a, exact, seed 1", self.succeed("schedule", "status", "plain"))
+        text = self.succeed(*self.as_shown("status", **{"runs/week": "plain"}))
+        self.assertRegex(text, r"(?m)^  a, exact, seed 1  done +- +- +60 +60 ")
+        self.assertIn("nobody runs it", text)
         self.succeed("jobs", "table", "plain.toml", "--out", "plain")
 
     def test_a_job_gives_way_and_grows_again(self):
@@ -225,19 +237,22 @@ class ScheduleRunTest(OneFolderTest):
                          ("running", ["one"], 1))
         self.assertGreater(jobs["long"]["epoch"], 20)
         self.assertGreater(jobs["long"]["ends_s"], status["now_s"])
-        self.assertIn("extra, exact, seed 1: added", self.succeed("schedule", "add", "open", "more.toml"))
-        self.assertIn("is in open already", self.refuse("schedule", "add", "open", "more.toml"))
+        more = self.as_shown("add", **{"runs/week": "open"})
+        self.assertIn("extra, exact, seed 1: added", self.succeed(*more))
+        self.assertIn("is in open already", self.refuse(*more))
         self.assertIn("hiden", self.refuse("schedule", "add", "open", "bad.toml"))
         self.assertIn("is at work there", self.refuse(*self.words("open")))
         message = self.refuse("schedule", "cancel", "open", "long, exact, seed 2")
         self.assertIn("did you mean 'long, exact, seed 1'", message)
-        said = self.succeed("schedule", "cancel", "open", "long, exact, seed 1")
+        said = self.succeed(*self.as_shown("cancel", **{
+            "runs/week": "open", "large/exact/seed-2": "long/exact/seed-1"}))
         self.assertIn("ends after its epoch", said)
         self.finish(job, "open")
         _, jobs = self.status("open")
         self.assertEqual((jobs["long"]["state"], jobs["extra"]["state"]), ("cancelled", "done"))
         self.assertLess(jobs["long"]["epoch"], 300)
-        self.assertIn("has ended already", self.refuse("schedule", "cancel", "open", "long/exact/seed-1"))
+        message = self.refuse("schedule", "cancel", "open", "long, exact, seed 1")
+        self.assertIn("has ended already", message)
         # Added again, it goes on where it was.
         self.assertIn("nobody runs", self.succeed("schedule", "add", "open", "open.toml"))
         self.assertEqual(self.status("open")[0]["requests"], 1)

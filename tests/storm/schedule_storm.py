@@ -20,8 +20,9 @@ import time
 
 import launch_storm as storm
 
-TRAINING = {"model": "gcn", "norm": "batch", "dropout": "0.5", "threads": "1", "hidden": "32", "lr": "0.001",
-            "eval-every": "10", "checkpoint-every": "1h"}
+# At this rate rounding doesn't grow beyond the bound where ranks change.
+TRAINING = {"model": "gcn", "norm": "batch", "dropout": "0.5", "lr": "0.001", "hidden": "32",
+            "threads": "1", "eval-every": "10", "checkpoint-every": "1h"}
 HOST_KINDS = ["network lost", "host frozen"]
 MOST_WAIT = 120  # seconds until a host is noticed to be lost, or to be back
 
