@@ -146,9 +146,10 @@ struct ScheduleSetting {
 // left.
 JobSchedule simulate_schedule(const ScheduleSetting& setting, JobPolicy& policy);
 
-// No schedule has a smaller mean completion: neither if every job had the cluster for itself, nor
-// if work of the best rank-seconds could be divided without loss (preemptive SRPT on one machine,
-// Schrage 1968; with several priorities mean busy times, Goemans et al. 2002).
+// No schedule has a smaller mean completion. The jobs with most work have the cluster for
+// themselves; of the others, work of the best rank-seconds is divided without loss (preemptive SRPT
+// on one machine, Schrage 1968; with several priorities mean busy times, Goemans et al. 2002). Of
+// all numbers of jobs that are alone, the one that bounds most.
 // Throws Error{kOption} as simulate_schedule() does.
 double completion_bound_s(const ScheduleSetting& setting);
 // The best of all schedules that decide when jobs arrive or end, and know all arrivals: they may

@@ -93,7 +93,6 @@ CompletionBound::CompletionBound(const ScheduleSetting& setting)
 }
 
 double CompletionBound::weighted_sum_s(std::span<const JobState> states, double now_s) const {
-  double alone_s = 0;
   std::vector<Task> tasks;
   double arrived = 0;  // the sum of priority times arrival
   for (int job = 0; job < std::ssize(states); ++job) {
@@ -101,19 +100,29 @@ double CompletionBound::weighted_sum_s(std::span<const JobState> states, double 
     if (state.phase == JobState::Phase::kEnded) continue;
     const SchedulableJob& asked = jobs_[job];
     const double ready_s = std::max(now_s, asked.arrival_s);
-    const bool runs = state.phase == JobState::Phase::kRunning;
-    const double start_s = runs ? 0 : start_s_;
-    const double left_s = start_s + state.epochs_left * fastest_s_[job];
-    alone_s += asked.priority * (ready_s + left_s - asked.arrival_s);
-    arrived += asked.priority * asked.arrival_s;
+    const double start_s = state.phase == JobState::Phase::kRunning ? 0 : start_s_;
     const double work_s = state.epochs_left * work_s_[job] + start_s * asked.least_ranks / slots_;
-    tasks.push_back({ready_s, work_s, asked.priority, work_s});
+    arrived += asked.priority * asked.arrival_s;
+    tasks.push_back({.ready_s = ready_s,
+                     .left_s = work_s,
+                     .weight = asked.priority,
+                     .all_s = work_s,
+                     .alone_end_s = ready_s + start_s + state.epochs_left * fastest_s_[job]});
   }
-  if (tasks.empty()) return 0;
+  // Those with most work are alone, the others share.
+  std::ranges::sort(tasks, {}, &Task::all_s);
+  double most = 0, alone = 0;
+  for (;;) {
+    most = std::max(most, alone + sum_of_shared_ends(tasks));
+    if (tasks.empty()) return most - arrived;
+    alone += tasks.back().weight * tasks.back().alone_end_s;
+    tasks.pop_back();
+  }
+}
+
+double CompletionBound::sum_of_shared_ends(std::vector<Task> tasks) const {
   std::ranges::sort(tasks, {}, &Task::ready_s);
-  const double shared_s =
-      is_weighted_ ? sum_of_busy_times(std::move(tasks)) : sum_of_ends(std::move(tasks));
-  return std::max(alone_s, shared_s - arrived);
+  return is_weighted_ ? sum_of_busy_times(std::move(tasks)) : sum_of_ends(std::move(tasks));
 }
 
 namespace {

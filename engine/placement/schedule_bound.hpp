@@ -20,8 +20,10 @@ class CompletionBound {
     double ready_s = 0;
     double left_s = 0;
     double weight = 0;
-    double all_s = 0;  // what is left at first
+    double all_s = 0;        // what is left at first
+    double alone_end_s = 0;  // on its fastest ranks, from when it is ready
   };
+  double sum_of_shared_ends(std::vector<Task> tasks) const;
   double sum_of_ends(std::vector<Task> tasks) const;
   double sum_of_busy_times(std::vector<Task> tasks) const;
 

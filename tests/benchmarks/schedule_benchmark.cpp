@@ -6,9 +6,11 @@
 //
 // The first table is of lists of 4 to 20 jobs on 4 hosts of 2 slots (schedule_lists.hpp), the
 // second one of lists of 3 to 5 jobs on 4 hosts of one slot, where the best schedule is known.
-// Cells are medians, quartiles in brackets. "first-come, least ranks" and "fastest ranks": fifo
-// where every job has its fewest ranks, or those that make it fastest when alone. Elastic: running
-// jobs may get other ranks. A decision is what is asked at an arrival or an end.
+// Cells are medians over lists, quartiles in brackets. "first-come, least ranks" and "fastest
+// ranks": fifo where every job has its fewest ranks, or those that make it fastest when alone.
+// Elastic: running jobs may get other ranks. "longest job": completion of the job that takes
+// longest when alone, by that under first-come. A decision is what is asked at an arrival or an
+// end.
 //
 // --file: one table of the mean completion of each list under each policy, not elastic and without
 // knowledge of what arrives, as tests/benchmarks/tapfinger.py makes such files.
@@ -24,6 +26,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "engine/placement/job_placements.hpp"
 #include "tests/benchmarks/arguments.hpp"
 #include "tests/benchmarks/schedule_lists.hpp"
 
@@ -85,23 +88,30 @@ std::vector<Contender> contenders(std::int64_t evaluations) {
 
 struct Outcome {
   double mean_s = 0;
+  double longest_s = 0;  // completion of the job with most epochs by their seconds
   std::vector<double> thought_s;
 };
 
+// The seconds of its epoch by ranks, on hosts without other jobs.
+std::vector<double> seconds_by_ranks(const ScheduledList& list, int job) {
+  int slots = 0;
+  for (const ScheduledHost& host : list.hosts) slots += host.slots;
+  return fastest_by_ranks(job, slots, FreeSlots(list.hosts), *list.speeds);
+}
+
 int fastest_ranks(const ScheduledList& list, int job) {
-  int fastest = 1;
-  double least = kCantTrain;
-  for (int h = 1; h <= std::ssize(list.hosts); ++h) {
-    for (int k = 1; k <= list.hosts[0].slots; ++k) {
-      JobPlacement placement{{}, k};
-      for (int host = 0; host < h; ++host) placement.hosts.push_back(host);
-      const double epoch_s = list.speeds->epoch_s(job, placement);
-      if (epoch_s >= least) continue;
-      least = epoch_s;
-      fastest = placement.ranks();
-    }
+  const std::vector<double> seconds = seconds_by_ranks(list, job);
+  return static_cast<int>(std::ranges::min_element(seconds) - seconds.begin());
+}
+
+std::size_t longest_job(const ScheduledList& list) {
+  std::vector<double> seconds;
+  for (int job = 0; job < std::ssize(list.jobs); ++job) {
+    const SchedulableJob& asked = list.jobs[static_cast<std::size_t>(job)];
+    seconds.push_back(static_cast<double>(asked.epochs) *
+                      std::ranges::min(seconds_by_ranks(list, job)));
   }
-  return fastest;
+  return static_cast<std::size_t>(std::ranges::max_element(seconds) - seconds.begin());
 }
 
 Outcome simulate(ScheduledList list, const Contender& contender) {
@@ -121,8 +131,8 @@ Outcome simulate(ScheduledList list, const Contender& contender) {
     }
   }
   TimedPolicy policy(make_job_policy(contender.policy, contender.options));
-  const double mean_s = simulate_schedule(list.setting(), policy).mean_completion_s;
-  return {mean_s, policy.seconds()};
+  const JobSchedule schedule = simulate_schedule(list.setting(), policy);
+  return {schedule.mean_completion_s, schedule.completion_s[longest_job(list)], policy.seconds()};
 }
 
 double quantile(std::vector<double> values, double share) {
@@ -134,7 +144,7 @@ double quantile(std::vector<double> values, double share) {
 }
 
 std::string spread(const std::vector<double>& values) {
-  return fmt::format("{:.3f} ({:.3f} to {:.3f})", quantile(values, 0.5), quantile(values, 0.25),
+  return fmt::format("{:.2f} ({:.2f} to {:.2f})", quantile(values, 0.5), quantile(values, 0.25),
                      quantile(values, 0.75));
 }
 
@@ -142,23 +152,40 @@ struct Row {
   std::vector<double> by_first_come;
   std::vector<double> by_bound;
   std::vector<double> by_best;  // of the same elasticity
+  std::vector<double> longest;  // completion of the longest job, by that under first-come
   std::vector<double> thought_s;
 };
 
 void print_rows(const std::vector<std::pair<std::string, Row>>& rows, bool has_best) {
-  fmt::print("| policy | / first-come | / bound |{} ms per decision, median | most |\n",
-             has_best ? " / best | worst / best |" : "");
-  fmt::print("|---|---|---|{}---:|---:|\n", has_best ? "---|---:|" : "");
+  const char* last = has_best ? "/ best | worst / best" : "longest job | ms per decision, most";
+  fmt::print("| policy | / first-come | / bound | {} |\n", last);
+  fmt::print("|---|---|---|---|---:|\n");
   for (const auto& [title, row] : rows) {
     fmt::print("| {} | {} | {} |", title, spread(row.by_first_come), spread(row.by_bound));
-    if (has_best) fmt::print(" {} | {:.3f} |", spread(row.by_best), quantile(row.by_best, 1));
-    if (row.thought_s.empty()) {
-      fmt::print(" | |\n");
+    if (has_best) {
+      fmt::print(" {} | {:.2f} |\n", spread(row.by_best), quantile(row.by_best, 1));
     } else {
-      fmt::print(" {:.2f} | {:.0f} |\n", 1e3 * quantile(row.thought_s, 0.5),
-                 1e3 * quantile(row.thought_s, 1));
+      fmt::print(" {} | {:.2g} |\n", spread(row.longest), 1e3 * quantile(row.thought_s, 1));
     }
   }
+}
+
+// How well the trainings scale.
+void print_speeds(const ListRanges& ranges, int count, const Options& options) {
+  const int slots = ranges.hosts * ranges.slots;
+  std::vector<double> some, all, epochs_s;
+  for (int k = 0; k < count; ++k) {
+    const ScheduledList list = random_list(ranges, options.first + static_cast<std::uint64_t>(k));
+    for (int job = 0; job < std::ssize(list.jobs); ++job) {
+      const std::vector<double> seconds = seconds_by_ranks(list, job);
+      if (seconds[1] == kCantTrain) continue;
+      some.push_back(seconds[1] / seconds[2]);
+      all.push_back(seconds[1] / seconds[static_cast<std::size_t>(slots)]);
+      epochs_s.push_back(seconds[1]);
+    }
+  }
+  fmt::print("An epoch of one rank: {} s; so many times as fast on 2 ranks: {}, on {}: {}\n\n",
+             spread(epochs_s), spread(some), slots, spread(all));
 }
 
 void compare(const ListRanges& ranges, int count, const Options& options, bool has_best) {
@@ -173,21 +200,22 @@ void compare(const ListRanges& ranges, int count, const Options& options, bool h
     const ScheduledList list = random_list(ranges, options.first + static_cast<std::uint64_t>(k));
     const double bound_s = completion_bound_s(list.setting());
     double best_s[] = {0, 0};
-    double first_come_s = 0;
+    Outcome first_come;
     for (const bool elastic : {false, true}) {
       if (has_best)
         best_s[elastic] = exhaustive_schedule(list.setting(), elastic).mean_completion_s;
     }
     const auto note = [&](Row& row, double mean_s, bool elastic) {
-      row.by_first_come.push_back(mean_s / first_come_s);
+      row.by_first_come.push_back(mean_s / first_come.mean_s);
       row.by_bound.push_back(mean_s / bound_s);
       if (has_best) row.by_best.push_back(mean_s / best_s[elastic]);
     };
     for (std::size_t c = 0; c < all.size(); ++c) {
       const Outcome outcome = simulate(list, all[c]);
-      if (c == 0) first_come_s = outcome.mean_s;
+      if (c == 0) first_come = outcome;
       const bool elastic = all[c].options.elastic && all[c].policy != "fifo";
       note(rows[c].second, outcome.mean_s, elastic);
+      rows[c].second.longest.push_back(outcome.longest_s / first_come.longest_s);
       std::ranges::copy(outcome.thought_s, std::back_inserter(rows[c].second.thought_s));
     }
     for (std::size_t e = 0; has_best && e < 2; ++e) {
@@ -196,6 +224,7 @@ void compare(const ListRanges& ranges, int count, const Options& options, bool h
     fmt::print(stderr, "\r{} of {}", k + 1, count);
   }
   fmt::print(stderr, "\n");
+  print_speeds(ranges, count, options);
   print_rows(rows, has_best);
 }
 

@@ -336,7 +336,7 @@ class BruteForce {
 };
 
 class TinyListsTest : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Seeds, TinyListsTest, ::testing::Range(100, 124));
+INSTANTIATE_TEST_SUITE_P(Seeds, TinyListsTest, ::testing::Range(100, 160));
 
 TEST_P(TinyListsTest, exhaustive_is_the_best_of_all) {
   const bool many_jobs = GetParam() % 2 == 0;

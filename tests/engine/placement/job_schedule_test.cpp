@@ -243,6 +243,16 @@ TEST(JobScheduleTest, bounds) {
   EXPECT_THAT(completion_bound_s(made.setting()), near((2 * 11 + 0.2 * 3) / 2.2));
 }
 
+TEST(JobScheduleTest, the_bound_has_long_jobs_alone) {
+  // The long one takes 100 s on its rank; four of 10 s share two slots: 5, 10, 15 and 20 s.
+  Case made{{{"long", 0, 100, 1, 1}},
+            made_hosts(1, 2),
+            MadeSpeeds(std::vector<std::vector<double>>(5, {1})),
+            0};
+  for (int k = 0; k < 4; ++k) made.jobs.push_back({"short", 0, 10, 1, 1});
+  EXPECT_THAT(completion_bound_s(made.setting()), near((100 + 5 + 10 + 15 + 20) / 5.0));
+}
+
 TEST(ScheduleProgressTest, newcomers_start_when_slots_are_free) {
   const std::vector<SchedulableJob> jobs = {
       {"a", 0, 10, 1, 2}, {"b", 0, 10, 1, 1}, {"c", 0, 10, 1, 1}};
