@@ -37,8 +37,12 @@ class Decisions {
   }
 
   std::vector<JobTargets> all() {
+    for (const int job : outlook_.active()) {
+      const std::optional<JobPlacement>& here = outlook_.state(job).placement;
+      if (here) taken_ += here->ranks();
+    }
     std::vector<int> choice;
-    extend(choice, FreeSlots(moment_.hosts).total());
+    extend(choice, FreeSlots(moment_.hosts).total(), 0);
     return std::move(all_);
   }
 
@@ -56,16 +60,16 @@ class Decisions {
     for (int r = range.least; r <= range.most; ++r) {
       if (!(seconds[r] < least)) continue;
       least = seconds[r];
-      options.push_back(r);
+      if (!here || here->ranks() != r) options.push_back(r);
     }
     options.push_back(kWaits);
     return options;
   }
 
-  void extend(std::vector<int>& choice, int left) {
+  void extend(std::vector<int>& choice, int left, int given) {
     const std::size_t k = choice.size();
     if (k == options_.size()) {
-      place(choice);
+      if (given >= taken_) place(choice);
       return;
     }
     const std::optional<JobPlacement>& here = outlook_.state(outlook_.active()[k]).placement;
@@ -73,7 +77,7 @@ class Decisions {
       const int ranks = option == kStays ? here->ranks() : option;
       if (ranks > left) continue;
       choice.push_back(option);
-      extend(choice, left - ranks);
+      extend(choice, left - ranks, given + ranks);
       choice.pop_back();
     }
   }
@@ -106,6 +110,7 @@ class Decisions {
   JobOutlook outlook_;
   bool elastic_;
   std::vector<std::vector<int>> options_;  // by active job
+  int taken_ = 0;                          // slots, by jobs that run
   std::vector<JobTargets> all_;
 };
 

@@ -152,9 +152,10 @@ JobSchedule simulate_schedule(const ScheduleSetting& setting, JobPolicy& policy)
 // all numbers of jobs that are alone, the one that bounds most.
 // Throws Error{kOption} as simulate_schedule() does.
 double completion_bound_s(const ScheduleSetting& setting);
-// The best of all schedules that decide when jobs arrive or end, and know all arrivals: they may
-// let slots idle. Where ranks of several jobs share a host, its hosts are chosen as policies do.
-// Throws Error{kOption} for more than kMostExhaustiveJobs jobs; host events are not allowed.
+// The best of all schedules that decide when jobs arrive or end, and know all arrivals: slots may be
+// left idle, but jobs leave theirs only if as many are used afterwards, and never for the same
+// number of ranks. Where jobs share hosts, these are chosen as policies do. Throws Error{kOption} for
+// more than kMostExhaustiveJobs jobs; host events are not allowed.
 inline constexpr int kMostExhaustiveJobs = 5;
 JobSchedule exhaustive_schedule(const ScheduleSetting& setting, bool elastic = true);
 

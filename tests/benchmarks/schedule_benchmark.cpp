@@ -173,7 +173,7 @@ void print_rows(const std::vector<std::pair<std::string, Row>>& rows, bool has_b
 // How well the trainings scale.
 void print_speeds(const ListRanges& ranges, int count, const Options& options) {
   const int slots = ranges.hosts * ranges.slots;
-  std::vector<double> some, all, epochs_s;
+  std::vector<double> some, all, epochs_s, minutes;
   for (int k = 0; k < count; ++k) {
     const ScheduledList list = random_list(ranges, options.first + static_cast<std::uint64_t>(k));
     for (int job = 0; job < std::ssize(list.jobs); ++job) {
@@ -182,10 +182,12 @@ void print_speeds(const ListRanges& ranges, int count, const Options& options) {
       some.push_back(seconds[1] / seconds[2]);
       all.push_back(seconds[1] / seconds[static_cast<std::size_t>(slots)]);
       epochs_s.push_back(seconds[1]);
+      minutes.push_back(seconds[1] * static_cast<double>(list.jobs[job].epochs) / 60);
     }
   }
-  fmt::print("An epoch of one rank: {} s; so many times as fast on 2 ranks: {}, on {}: {}\n\n",
-             spread(epochs_s), spread(some), slots, spread(all));
+  fmt::print("A job on one rank: {} minutes, {} s per epoch\n", spread(minutes), spread(epochs_s));
+  fmt::print("So many times as fast on 2 ranks: {}, on {}: {}\n\n", spread(some), slots,
+             spread(all));
 }
 
 void compare(const ListRanges& ranges, int count, const Options& options, bool has_best) {

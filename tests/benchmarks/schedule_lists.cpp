@@ -20,26 +20,36 @@ constexpr double kMostEpochSeconds = 60;
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-// Equal sockets of a server, 8 GB/s of SpMM each, with 16 GB of memory.
-Topology cluster_part(int hosts, int per_host, double card_bytes_per_s) {
+struct Cluster {
+  double card_bytes_per_s = 0;
+  double spmm_bytes_per_s = 0;  // of a rank
+};
+
+// From two cores of a socket to all of it, with cards of 1 or 10 Gbit/s.
+Cluster draw_cluster(RandomDraws& draws) {
+  return {draws.chance(0.5) ? 1.25e8 : 1.25e9, draws.log_uniform(8e9, 1e11)};
+}
+
+// Equal ranks, which compute as much per byte of SpMM as those of docs/performance.md do.
+Topology cluster_part(int hosts, int per_host, const Cluster& cluster) {
+  const double card = cluster.card_bytes_per_s, spmm = cluster.spmm_bytes_per_s;
   Topology topology;
   for (int h = 0; h < hosts; ++h) {
-    topology.hosts.push_back({fmt::format("host-{}", h), card_bytes_per_s, card_bytes_per_s});
+    topology.hosts.push_back({fmt::format("host-{}", h), card, card});
   }
   for (int r = 0; r < hosts * per_host; ++r) {
     Device device;
     device.host = device.island = r / per_host;
-    device.memory_bytes = 16e9;
-    device.spmm_bytes_per_s = {{16, 5e9}, {128, 8e9}};
-    device.gemm_flop_per_s = {{16, 5e10}, {128, 2e11}};
-    device.elementwise_bytes_per_s = 1e10;
-    device.quantize_bytes_per_s = 2e9;
+    device.memory_bytes = 32e9;
+    device.spmm_bytes_per_s = {{16, 0.6 * spmm}, {128, spmm}};
+    device.gemm_flop_per_s = {{16, 6 * spmm}, {128, 25 * spmm}};
+    device.elementwise_bytes_per_s = spmm;
+    device.quantize_bytes_per_s = spmm / 4;
     topology.devices.push_back(device);
   }
   for (const Device& from : topology.devices) {
     for (const Device& to : topology.devices) {
-      topology.links.push_back(from.host == to.host ? Link{5e-6, 5e9}
-                                                    : Link{1e-4, card_bytes_per_s});
+      topology.links.push_back(from.host == to.host ? Link{5e-6, 5e9} : Link{1e-4, card});
     }
   }
   return topology;
@@ -60,7 +70,7 @@ Training draw_training(RandomDraws& draws) {
   training.model.hidden = std::llround(draws.log_uniform(32, 512));
   training.model.outputs = 40;
   training.model.norm = draws.chance(0.5) ? Norm::kBatch : Norm::kNone;
-  training.nodes = draws.log_uniform(2e4, 2e6);
+  training.nodes = draws.log_uniform(5e4, 5e6);
   training.degree = draws.log_uniform(5, 60);
   training.halo = draws.log_uniform(0.07, 1.2);  // from a mesh to graphs like arxiv and worse
   return training;
@@ -94,8 +104,8 @@ PartitionQuality make_quality(const Training& training, int parts) {
 
 class SimulatedSpeeds final : public JobSpeeds {
  public:
-  SimulatedSpeeds(std::vector<Training> trainings, double card_bytes_per_s)
-      : trainings_(std::move(trainings)), card_bytes_per_s_(card_bytes_per_s) {}
+  SimulatedSpeeds(std::vector<Training> trainings, const Cluster& cluster)
+      : trainings_(std::move(trainings)), cluster_(cluster) {}
 
   double epoch_s(int job, const JobPlacement& placement) override {
     return known(job, placement).epoch_s;
@@ -119,7 +129,7 @@ class SimulatedSpeeds final : public JobSpeeds {
   }
 
   Speed simulate(const Training& training, int hosts, int per_host) const {
-    const Topology topology = cluster_part(hosts, per_host, card_bytes_per_s_);
+    const Topology topology = cluster_part(hosts, per_host, cluster_);
     const std::vector<CutCandidate> cuts = {
         {"equal", {}, make_quality(training, topology.ranks())}};
     PlanSpace space(topology, training.model, cuts, {32});
@@ -133,7 +143,7 @@ class SimulatedSpeeds final : public JobSpeeds {
   }
 
   std::vector<Training> trainings_;
-  double card_bytes_per_s_;
+  Cluster cluster_;
   std::map<Key, Speed> known_;
 };
 
@@ -185,15 +195,15 @@ ScheduledList random_list(const ListRanges& ranges, std::uint64_t seed) {
     list.hosts.push_back({fmt::format("host-{}", h), ranges.slots});
   }
   const int count = draws.between(ranges.least_jobs, ranges.most_jobs);
-  const double card = draws.chance(0.5) ? 1.25e8 : 1.25e9;
+  const Cluster cluster = draw_cluster(draws);
   std::vector<Training> trainings;
   while (std::ssize(trainings) < count) {
     const Training training = draw_training(draws);
-    SimulatedSpeeds alone({training}, card);
+    SimulatedSpeeds alone({training}, cluster);
     // Those that fit on no part of the cluster, or take too long there, are left out.
     if (least_work(ranges, 0, alone).second < kMostEpochSeconds) trainings.push_back(training);
   }
-  list.speeds = std::make_shared<SimulatedSpeeds>(trainings, card);
+  list.speeds = std::make_shared<SimulatedSpeeds>(trainings, cluster);
   double work_s = 0;
   for (int job = 0; job < count; ++job) {
     const auto epochs = static_cast<std::int64_t>(draws.log_uniform(50, 1000));

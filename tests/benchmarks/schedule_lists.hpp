@@ -25,9 +25,9 @@ struct ListRanges {
   int hosts = 4;
   int slots = 2;
 };
-// Hosts of two sockets, or one, with cards of 1 or 10 Gbit/s, and trainings of 3 minutes to 3 days
-// of one rank. All jobs arrive at once, or at random as often as keeps half of the slots, or all of
-// them, busy. Equal arguments give the same list on every machine.
+// Trainings of all sizes, on hosts that are alike; how fast ranks and network cards are differs
+// from list to list. All jobs arrive at once, or at random as often as keeps half of the slots, or
+// all of them, busy. Equal arguments give the same list on every machine.
 ScheduledList random_list(const ListRanges& ranges, std::uint64_t seed);
 
 // JSON: {"hosts": [slots...], "jobs": [{"arrival_s", "hosts": [those that it may use], "epoch_s":
