@@ -220,10 +220,10 @@ TEST(Training, EndsWithTheFirstEvaluationThatReachesItsTarget) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, false);
   TrainOptions options = small_options();
-  options.optimizer.epochs = 20;
   options.eval_every = 2;
   options.checkpoint_every = 1;
   for (const char* metric : {"accuracy", "log-loss"}) {
+    options.optimizer.epochs = 20;
     options.loss.metric = metric;
     options.start = RunStart::kFresh;
     options.target = {};
