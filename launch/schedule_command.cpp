@@ -29,6 +29,7 @@ namespace atl {
 namespace {
 
 constexpr const char* kAllPolicies = "all";  // of --policy
+constexpr double kStartSeconds = 2;          // where nothing is known of a start
 
 struct ScheduleArguments {
   std::string list;
@@ -36,7 +37,7 @@ struct ScheduleArguments {
   std::string policy = "marginal";
   std::string out = "schedule";
   std::string elastic = "on";
-  double start_s = 2;
+  std::optional<double> start_s;
   JobPolicyOptions options;
   std::vector<std::string> measured;
   std::string trace;
@@ -68,11 +69,16 @@ class PlannedList {
   Known know(std::span<const ListedJob> listed) const {
     ScheduledTrainings trainings = read_trainings(listed, arguments_.list);
     auto jobs = schedulable_jobs(listed, trainings, topology_.ranks(), arguments_.list);
-    return {std::move(jobs), std::make_shared<SimulatedSpeeds>(SimulatedSpeeds::Setting{
-                                 .trainings = std::move(trainings),
+    auto speeds = std::make_shared<SimulatedSpeeds>(
+        SimulatedSpeeds::Setting{.trainings = std::move(trainings),
                                  .topology = topology_,
                                  .table = std::filesystem::path(arguments_.out) / "speeds.json",
-                                 .measured = measured_})};
+                                 .measured = measured_});
+    for (int j = 0; j < std::ssize(jobs); ++j) {
+      const auto measured_s = arguments_.start_s ? arguments_.start_s : speeds->start_s(j);
+      jobs[static_cast<std::size_t>(j)].start_s = measured_s.value_or(kStartSeconds);
+    }
+    return {std::move(jobs), std::move(speeds)};
   }
 
   ScheduleFile schedule(const std::string& policy) {
@@ -91,17 +97,14 @@ class PlannedList {
   }
 
  private:
-  static std::vector<TracedRun> read_measured(const std::vector<std::string>& folders) {
-    std::vector<TracedRun> runs;
-    for (const std::string& folder : folders) runs.push_back(read_traced_run(folder));
+  static std::vector<MeasuredRun> read_measured(const std::vector<std::string>& folders) {
+    std::vector<MeasuredRun> runs;
+    for (const std::string& folder : folders) runs.push_back(read_measured_run(folder));
     return runs;
   }
 
   ScheduleSetting setting() {
-    return {.jobs = known_.jobs,
-            .hosts = hosts_,
-            .speeds = *known_.speeds,
-            .start_s = arguments_.start_s};
+    return {.jobs = known_.jobs, .hosts = hosts_, .speeds = *known_.speeds};
   }
 
   JobSchedule simulate(const std::string& policy) {
@@ -130,7 +133,7 @@ class PlannedList {
   std::vector<ListedJob> listed_;
   Topology topology_;
   std::vector<ScheduledHost> hosts_;
-  std::vector<TracedRun> measured_;
+  std::vector<MeasuredRun> measured_;
   Known known_;
 };
 
@@ -179,7 +182,6 @@ int run_planned(const ScheduleArguments& arguments, PlannedList& list) {
   ScheduleRunSetting setting{.plan = list.schedule(arguments.policy),
                              .jobs = list.listed(),
                              .policy = arguments.options,
-                             .start_s = arguments.start_s,
                              .launch = arguments.running.launch,
                              .know = {}};
   setting.launch.out = arguments.out;
@@ -269,7 +271,8 @@ void add_schedule_command(CLI::App& app) {
           ->check(one_of({"on", "off"}));
   command
       ->add_option("--start-seconds", arguments->start_s,
-                   "Time that a start takes before its first epoch, also one that goes on")
+                   "Time that a start takes before its first epoch, also one that goes on "
+                   "(default: as --measured runs say that atoll launch has made, otherwise 2 s)")
       ->transform(seconds({.least = 0}));
   command->add_option("--seed", arguments->options.seed, "Seed of search")->check(seed_number());
   command
@@ -281,8 +284,8 @@ void add_schedule_command(CLI::App& app) {
           "--measured", arguments->measured,
           "Run folders of atoll train --trace on some or all ranks of the cluster, from which jobs "
           "with the same layers learn how long phases really take: from one on their own dataset "
-          "and "
-          "number of ranks, or the nearest")
+          "and number of ranks, or the nearest. Those made by atoll launch also tell how long a "
+          "start takes")
       ->check(CLI::ExistingDirectory)
       ->delimiter(',')
       ->allow_extra_args(false);

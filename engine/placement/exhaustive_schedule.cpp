@@ -180,8 +180,7 @@ JobSchedule exhaustive_schedule(const ScheduleSetting& setting, bool elastic) {
   }
   ATOLL_ASSERT(setting.host_events.empty(), "hosts are lost");
   KnownSpeeds speeds(setting.speeds, setting.hosts);
-  const ScheduleSetting known{setting.jobs,    setting.hosts,  speeds,
-                              setting.start_s, setting.states, setting.now_s};
+  const ScheduleSetting known{setting.jobs, setting.hosts, speeds, setting.states, setting.now_s};
   const std::unique_ptr<JobPolicy> search = make_search_policy({.elastic = elastic});
   const JobSchedule first = simulate_schedule(known, *search);
   const double sum_s = first.mean_completion_s * sum_of_priorities(setting.jobs);

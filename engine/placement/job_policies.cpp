@@ -67,8 +67,7 @@ class Changes {
     Afterwards policy(targets, policy_);
     const ScheduleMoment& moment = outlook_.moment();
     const double mean_s = simulated_mean_s(
-        {moment.jobs, moment.hosts, outlook_.speeds(), moment.start_s, states_, moment.now_s},
-        policy);
+        {moment.jobs, moment.hosts, outlook_.speeds(), states_, moment.now_s}, policy);
     // By more than rounding: of equal ones that with fewer changes.
     if (!best_.empty() && !(mean_s < best_s_ * (1 - 1e-9))) return false;
     best_s_ = mean_s;
@@ -265,13 +264,14 @@ double remaining_s(const ScheduleMoment& moment, JobSpeeds& speeds, int job,
                    const JobPlacement& placement) {
   const JobState& now = moment.states[job];
   const double epoch_s = speeds.epoch_s(job, placement);
-  if (!now.placement) return moment.start_s + now.epochs_left * epoch_s;
+  const double start_s = moment.jobs[job].start_s;
+  if (!now.placement) return start_s + now.epochs_left * epoch_s;
   if (now.placement == placement) return now.start_left_s + now.epochs_left * epoch_s;
   // A start, too, ends after an epoch alone.
   const double whole = now.start_left_s > 0 ? std::ceil(now.epochs_left - kWhole) - 1
                                             : std::floor(now.epochs_left + kWhole);
   const double rest = std::max(0.0, now.epochs_left - whole);
-  return now.start_left_s + rest * speeds.epoch_s(job, *now.placement) + moment.start_s +
+  return now.start_left_s + rest * speeds.epoch_s(job, *now.placement) + start_s +
          (now.epochs_left - rest) * epoch_s;
 }
 

@@ -29,6 +29,8 @@ struct SchedulableJob {
   int least_ranks = 1;
   int most_ranks = 1;
   double priority = 1;  // its weight in the mean completion time
+  // What a start takes before its first epoch, also one that goes on.
+  double start_s = 0;
 };
 
 // The seconds of an epoch where a job can't train, for want of memory or because its model can't be
@@ -66,7 +68,6 @@ struct ScheduleMoment {
   std::span<const SchedulableJob> jobs;
   std::span<const JobState> states;  // by job
   std::span<const ScheduledHost> hosts;
-  double start_s = 0;  // that a start takes before its first epoch, also one that goes on
 };
 
 // Where each job should run from now on; none: nowhere for now. Hosts have room for all of them
@@ -135,7 +136,6 @@ struct ScheduleSetting {
   std::span<const SchedulableJob> jobs;
   std::span<const ScheduledHost> hosts;
   JobSpeeds& speeds;
-  double start_s = 0;
   // Where it begins: by job, what is left of it and where it runs; empty: all of it, nowhere.
   std::span<const JobState> states = {};
   double now_s = 0;
@@ -152,10 +152,10 @@ JobSchedule simulate_schedule(const ScheduleSetting& setting, JobPolicy& policy)
 // all numbers of jobs that are alone, the one that bounds most.
 // Throws Error{kOption} as simulate_schedule() does.
 double completion_bound_s(const ScheduleSetting& setting);
-// The best of all schedules that decide when jobs arrive or end, and know all arrivals: slots may be
-// left idle, but jobs leave theirs only if as many are used afterwards, and never for the same
-// number of ranks. Where jobs share hosts, these are chosen as policies do. Throws Error{kOption} for
-// more than kMostExhaustiveJobs jobs; host events are not allowed.
+// The best of all schedules that decide when jobs arrive or end, and know all arrivals: slots may
+// be left idle, but jobs leave theirs only if as many are used afterwards, and never for the same
+// number of ranks. Where jobs share hosts, these are chosen as policies do. Throws Error{kOption}
+// for more than kMostExhaustiveJobs jobs; host events are not allowed.
 inline constexpr int kMostExhaustiveJobs = 5;
 JobSchedule exhaustive_schedule(const ScheduleSetting& setting, bool elastic = true);
 

@@ -57,10 +57,7 @@ class HostSets {
 }  // namespace
 
 CompletionBound::CompletionBound(const ScheduleSetting& setting)
-    : jobs_(setting.jobs),
-      start_s_(setting.start_s),
-      fastest_s_(jobs_.size(), kCantTrain),
-      work_s_(jobs_.size(), kCantTrain) {
+    : jobs_(setting.jobs), fastest_s_(jobs_.size(), kCantTrain), work_s_(jobs_.size(), kCantTrain) {
   std::vector<ScheduledHost> hosts(setting.hosts.begin(), setting.hosts.end());
   for (ScheduledHost& host : hosts) {
     host.is_lost = false;  // it may come back
@@ -100,7 +97,7 @@ double CompletionBound::weighted_sum_s(std::span<const JobState> states, double 
     if (state.phase == JobState::Phase::kEnded) continue;
     const SchedulableJob& asked = jobs_[job];
     const double ready_s = std::max(now_s, asked.arrival_s);
-    const double start_s = state.phase == JobState::Phase::kRunning ? 0 : start_s_;
+    const double start_s = state.phase == JobState::Phase::kRunning ? 0 : asked.start_s;
     const double work_s = state.epochs_left * work_s_[job] + start_s * asked.least_ranks / slots_;
     arrived += asked.priority * asked.arrival_s;
     tasks.push_back({.ready_s = ready_s,

@@ -28,7 +28,6 @@ class CompletionBound {
   double sum_of_busy_times(std::vector<Task> tasks) const;
 
   std::span<const SchedulableJob> jobs_;
-  double start_s_ = 0;
   bool is_weighted_ = false;
   std::vector<double> fastest_s_;  // of an epoch, by job
   std::vector<double> work_s_;     // the least rank-seconds of an epoch, by all slots

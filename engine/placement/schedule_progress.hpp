@@ -24,8 +24,8 @@ class ScheduleProgress {
   // Jobs that run, by number.
   std::vector<int> running() const;
   // jobs: all of the schedule. Valid until anything changes.
-  ScheduleMoment moment(std::span<const SchedulableJob> jobs, double now_s, double start_s) const {
-    return {now_s, jobs, states_, hosts_, start_s};
+  ScheduleMoment moment(std::span<const SchedulableJob> jobs, double now_s) const {
+    return {now_s, jobs, states_, hosts_};
   }
 
   // Events. After an arrival, an end, a stop that no target asked for, and a change of

@@ -90,7 +90,7 @@ ScheduleRun::Stretch ScheduleRun::stretch_of(int job) const {
 
 void ScheduleRun::start_what_can() {
   for (const int job : progress_.can_start()) {
-    progress_.note(job, progress_.state(job).epochs_left, setting_.start_s);
+    progress_.note(job, progress_.state(job).epochs_left, setting_.jobs[job].start_s);
     progress_.start(job);
     stretches_.push_back(stretch_of(job));
     are_rates_stale_ = true;
@@ -129,7 +129,8 @@ void ScheduleRun::pass(double seconds) {
     const JobState& state = progress_.state(stretch.job);
     if (state.start_left_s > 0) {
       const double left = state.start_left_s - seconds;
-      const bool begins = left <= kTiny * (setting_.start_s + 1e-3 * now_s_);
+      const double start_s = setting_.jobs[stretch.job].start_s;
+      const bool begins = left <= kTiny * (start_s + 1e-3 * now_s_);
       are_rates_stale_ |= begins;
       progress_.note(stretch.job, state.epochs_left, begins ? 0 : left);
     } else {
@@ -246,9 +247,8 @@ double simulated_mean_s(const ScheduleSetting& setting, JobPolicy& policy) {
 
 JobSchedule simulate_schedule(const ScheduleSetting& setting, JobPolicy& policy) {
   KnownSpeeds speeds(setting.speeds, setting.hosts);
-  const ScheduleSetting known{setting.jobs,       setting.hosts,  speeds,
-                              setting.start_s,    setting.states, setting.now_s,
-                              setting.host_events};
+  const ScheduleSetting known{setting.jobs,   setting.hosts, speeds,
+                              setting.states, setting.now_s, setting.host_events};
   check_jobs_fit(known);
   ScheduleRun run(known);
   while (run.advance()) run.follow(policy.decide(run.moment(), speeds));

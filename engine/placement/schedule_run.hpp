@@ -20,9 +20,7 @@ class ScheduleRun {
   // jobs have ended or nothing will happen any more.
   bool advance();
   // Now, for the policy that is asked.
-  ScheduleMoment moment() const {
-    return progress_.moment(setting_.jobs, now_s_, setting_.start_s);
-  }
+  ScheduleMoment moment() const { return progress_.moment(setting_.jobs, now_s_); }
   void follow(JobTargets targets);
 
   bool is_over() const { return open_ == 0; }

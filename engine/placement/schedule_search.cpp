@@ -47,7 +47,7 @@ class Futures {
   bool is_open(int job) const { return states_[job].phase != JobState::Phase::kEnded; }
   ScheduleSetting setting() {
     const ScheduleMoment& moment = outlook_.moment();
-    return {moment.jobs, moment.hosts, outlook_.speeds(), moment.start_s, states_, moment.now_s};
+    return {moment.jobs, moment.hosts, outlook_.speeds(), states_, moment.now_s};
   }
 
  private:

@@ -81,15 +81,15 @@ SimulatedSpeeds::SimulatedSpeeds(Setting setting)
     : setting_(std::move(setting)),
       hosts_(scheduled_hosts(setting_.topology)),
       measured_(setting_.trainings.trainings.size()) {
-  for (const TracedRun& run : setting_.measured) {
-    measured_on_.push_back(machine_of(run, setting_.topology));
+  for (const MeasuredRun& run : setting_.measured) {
+    measured_on_.push_back(machine_of(run.traced, setting_.topology));
   }
   for (std::size_t t = 0; t < measured_.size(); ++t) {
     const ScheduledTraining& training = setting_.trainings.trainings[t];
     const ModelConfig model =
         model_for(training.dataset->info(), training.options.model, setting_.topology.ranks());
     for (std::size_t r = 0; r < setting_.measured.size(); ++r) {
-      const TracedRun& run = setting_.measured[r];
+      const TracedRun& run = setting_.measured[r].traced;
       if (!is_run_of(run, model)) continue;
       const bool has_columns = run.model.features == model.features &&
                                run.model.hidden == model.hidden &&
@@ -183,7 +183,7 @@ const SimulatedSpeed& SimulatedSpeeds::simulate(std::size_t t, const JobPlacemen
   const std::optional<std::size_t> run = nearest_run(t, machine.ranks());
   std::string by;
   if (run) {
-    const TracedRun& traced = setting_.measured[*run];
+    const TracedRun& traced = setting_.measured[*run].traced;
     by = fmt::format("{} ms in {} epochs on {} ranks", 1000 * traced.epoch_s, traced.epochs,
                      measured_on_[*run].ranks());
   }
@@ -195,7 +195,7 @@ const SimulatedSpeed& SimulatedSpeeds::simulate(std::size_t t, const JobPlacemen
                                         training.dataset->info().name, machine.ranks()));
     Measured measured;
     if (run) {
-      measured = measured_by(setting_.measured[*run], measured_on_[*run]);
+      measured = measured_by(setting_.measured[*run].traced, measured_on_[*run]);
       const ModelConfig model =
           model_for(training.dataset->info(), training.options.model, machine.ranks());
       measured.corrections = for_ranks(measured.corrections, machine.ranks(), layer_count(model));
@@ -203,7 +203,7 @@ const SimulatedSpeed& SimulatedSpeeds::simulate(std::size_t t, const JobPlacemen
     Known known;
     known.speed = simulated_speed(training, machine, cuts_, measured);
     if (run) {
-      const double factor = time_beside_phases(setting_.measured[*run], measured_on_[*run]);
+      const double factor = time_beside_phases(setting_.measured[*run].traced, measured_on_[*run]);
       known.speed.epoch_s *= factor;
       known.speed.evaluation_s *= factor;
     }
@@ -238,6 +238,18 @@ std::vector<double> SimulatedSpeeds::card_shares(int job, const JobPlacement& pl
     shares[h] = std::min(1.0, card_s / seconds);
   }
   return shares;
+}
+
+std::optional<double> SimulatedSpeeds::start_s(int job) const {
+  double sum_s = 0;
+  int runs = 0;
+  for (const Measure& measure : measured_[at(job).training]) {
+    const std::optional<double>& start_s = setting_.measured[measure.run].start_s;
+    if (measure.of_other_graph || !start_s) continue;
+    sum_s += *start_s;
+    ++runs;
+  }
+  return runs == 0 ? std::nullopt : std::optional(sum_s / runs);
 }
 
 std::string SimulatedSpeeds::refusal(int job) const {

@@ -12,6 +12,7 @@
 
 #include "engine/placement/job_schedule.hpp"
 #include "engine/placement/topology.hpp"
+#include "launch/schedule/measured_run.hpp"
 #include "launch/schedule/scheduled_training.hpp"
 #include "launch/schedule/simulated_speed.hpp"
 
@@ -27,7 +28,7 @@ class SimulatedSpeeds final : public JobSpeeds {
     // same layers is corrected by one on as large a graph, if there is one, of those by one with as
     // many columns, and of those by the one whose number of ranks is nearest to its own; the last
     // of several.
-    std::vector<TracedRun> measured = {};
+    std::vector<MeasuredRun> measured = {};
   };
   // Throws Error{kInput} for a run on other numbers of ranks, and for a damaged table; one of
   // another version of the program is left alone until save().
@@ -37,6 +38,9 @@ class SimulatedSpeeds final : public JobSpeeds {
   double epoch_s(int job, const JobPlacement& placement) override;
   std::vector<double> card_shares(int job, const JobPlacement& placement) override;
 
+  // What a start takes: the mean of measured runs of the same layers on as large a graph, if these
+  // know it.
+  std::optional<double> start_s(int job) const;
   // Why a job can't train where it was asked for with most ranks; "": it can, or nobody asked.
   std::string refusal(int job) const;
   // Epochs that this object has simulated; others were in the table, or equal to these.

@@ -182,12 +182,10 @@ class ScheduleRunner {
     }
     const KnownJobs& known = book_.known();
     const double now_s = book_.now_s();
-    progress_->follow(
-        policy_->decide(progress_->moment(known.jobs, now_s, setting_.start_s), *known.speeds));
+    progress_->follow(policy_->decide(progress_->moment(known.jobs, now_s), *known.speeds));
     keep_expected_ends({.jobs = known.jobs,
                         .hosts = progress_->hosts(),
                         .speeds = *known.speeds,
-                        .start_s = setting_.start_s,
                         .states = progress_->states(),
                         .now_s = now_s},
                        setting_.plan.policy, setting_.policy, out_);
@@ -197,7 +195,7 @@ class ScheduleRunner {
     if (!progress_->state(number).placement) return 0;
     const RealSegment& segment = book_.job(number).segments.back();
     if (book_.epochs_done(number) > segment.first_epoch) return 0;
-    return std::max(0.0, setting_.start_s - (book_.now_s() - segment.from_s));
+    return std::max(0.0, book_.known().jobs[number].start_s - (book_.now_s() - segment.from_s));
   }
 
   void move_jobs() {

@@ -28,7 +28,6 @@ struct ScheduleRunSetting {
   ScheduleFile plan;
   std::vector<ListedJob> jobs;
   JobPolicyOptions policy;
-  double start_s = 0;    // that policies reckon with for a start
   LaunchSetting launch;  // with the folder of the schedule
   // All that policies must know of these jobs, with arrivals as they stand there. Throws Error for
   // jobs that can't be scheduled.

@@ -473,10 +473,10 @@ bool Supervisor::wants_to_regrow() {
 // A line for whoever watches, and one for RUN/events.jsonl once there is a run.
 void Supervisor::tell(const char* event, const std::string& text, Json more) {
   log::info("launch: attempt {}: {}: {}", attempt_, event, text);
-  Json line = {{"time", now_text()},  {"event", event},
-               {"attempt", attempt_}, {"epoch", epoch_},
-               {"hosts", hosts_},     {"ranks", std::ssize(hosts_) * job_.launcher.ranks_per_host},
-               {"text", text}};
+  Json line = {{"time", now_text()}, {"seconds", seconds_between(begin_, Clock::now())},
+               {"event", event},     {"attempt", attempt_},
+               {"epoch", epoch_},    {"hosts", hosts_},
+               {"text", text},       {"ranks", std::ssize(hosts_) * job_.launcher.ranks_per_host}};
   line.update(more);
   const std::string whole = line.dump() + "\n";
   if (events_ && ::write(events_.get(), whole.data(), whole.size()) < 0) {

@@ -108,6 +108,7 @@ class Supervisor {
   // That can be reached, where that was found out while the attempt before was ended.
   std::optional<std::vector<std::string>> reachable_;
   std::string story_;  // lines for RUN/events.jsonl, until there is a run
+  const Clock::time_point begin_ = Clock::now();
   int attempt_ = 0;
   int epoch_ = 0;  // the last one that is done
   bool any_started_ = false;

@@ -190,7 +190,6 @@ class TableSpeeds final : public JobSpeeds {
 ScheduledList random_list(const ListRanges& ranges, std::uint64_t seed) {
   RandomDraws draws(seed);
   ScheduledList list;
-  list.start_s = kStartSeconds;
   for (int h = 0; h < ranges.hosts; ++h) {
     list.hosts.push_back({fmt::format("host-{}", h), ranges.slots});
   }
@@ -209,7 +208,8 @@ ScheduledList random_list(const ListRanges& ranges, std::uint64_t seed) {
     const auto epochs = static_cast<std::int64_t>(draws.log_uniform(50, 1000));
     list.jobs.push_back({.name = fmt::format("job-{}", job),
                          .epochs = epochs,
-                         .most_ranks = ranges.hosts * ranges.slots});
+                         .most_ranks = ranges.hosts * ranges.slots,
+                         .start_s = kStartSeconds});
     work_s += static_cast<double>(epochs) * least_work(ranges, job, *list.speeds).first;
   }
   const double slots = ranges.hosts * ranges.slots;

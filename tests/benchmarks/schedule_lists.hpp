@@ -13,10 +13,9 @@ namespace atl {
 struct ScheduledList {
   std::vector<SchedulableJob> jobs;
   std::vector<ScheduledHost> hosts;
-  double start_s = 0;
   std::shared_ptr<JobSpeeds> speeds;
 
-  ScheduleSetting setting() const { return {jobs, hosts, *speeds, start_s}; }
+  ScheduleSetting setting() const { return {jobs, hosts, *speeds}; }
 };
 
 struct ListRanges {

@@ -15,7 +15,7 @@ namespace {
 constexpr double kAlike = 1e-9;
 
 ScheduleSetting setting_of(const MadeList& list, JobSpeeds& speeds) {
-  return {list.jobs, list.hosts, speeds, list.start_s};
+  return {list.jobs, list.hosts, speeds};
 }
 
 JobSchedule simulate(const MadeList& list, const std::string& name,
@@ -55,7 +55,7 @@ void check_job(const MadeList& list, const JobSchedule& schedule, int job) {
     const double done = segment.last_epoch - segment.first_epoch;
     // A start may be cut short where its host is lost.
     const double alone_s =
-        done == 0 ? 0 : list.start_s + done * speeds.epoch_s(job, segment.placement);
+        done == 0 ? 0 : list.jobs[job].start_s + done * speeds.epoch_s(job, segment.placement);
     EXPECT_GE(segment.to_s - segment.from_s, alone_s * (1 - kAlike));
     EXPECT_GT(segment.to_s, segment.from_s);
     time = segment.to_s;
@@ -155,7 +155,7 @@ TEST_P(RandomListsTest, hosts_that_come_and_go_only_delay) {
     events.push_back({time + draws.uniform(0, 4), host, false});
     time = events.back().at_s;
   }
-  ScheduleSetting setting = {made.jobs, made.hosts, speeds, made.start_s, {}, 0, events};
+  ScheduleSetting setting = {made.jobs, made.hosts, speeds, {}, 0, events};
   const double bound_s = completion_bound_s(setting);
   for (const std::string& name : job_policies()) {
     SCOPED_TRACE(name);
@@ -231,7 +231,7 @@ class BruteForce {
       const Job& job = world.jobs[j];
       if (job.has_ended) continue;
       const double from = std::max(world.now, list_.jobs[j].arrival_s);
-      const double start_s = job.here.empty() ? list_.start_s : 0;
+      const double start_s = job.here.empty() ? list_.jobs[j].start_s : 0;
       sum += list_.jobs[j].priority *
              (from + start_s + job.left * fastest_s_[j] - list_.jobs[j].arrival_s);
     }
@@ -278,11 +278,12 @@ class BruteForce {
     for (const Job& job : world.jobs) {
       for (const int h : job.here) is_taken[h] = 1;
     }
-    for (Job& job : world.jobs) {
+    for (int j = 0; j < std::ssize(world.jobs); ++j) {
+      Job& job = world.jobs[j];
       if (!job.here.empty() || job.target.empty()) continue;
       if (std::ranges::any_of(job.target, [&](int h) { return is_taken[h] != 0; })) continue;
       job.here = job.target;
-      job.start_left = list_.start_s;
+      job.start_left = list_.jobs[j].start_s;
       job.stop_at = 0;
       for (const int h : job.here) is_taken[h] = 1;
     }

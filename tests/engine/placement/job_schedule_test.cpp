@@ -28,7 +28,10 @@ struct Case {
     const std::unique_ptr<JobPolicy> policy = make_job_policy(name, {.elastic = elastic});
     return simulate_schedule(setting(), *policy);
   }
-  ScheduleSetting setting() { return {jobs, hosts, speeds, start_s, {}, 0, events}; }
+  ScheduleSetting setting() {
+    for (SchedulableJob& job : jobs) job.start_s = start_s;
+    return {jobs, hosts, speeds, {}, 0, events};
+  }
 };
 
 TEST(JobScheduleTest, first_come_takes_turns_on_all_ranks) {
@@ -100,6 +103,17 @@ TEST(JobScheduleTest, ranks_go_where_time_falls_most) {
   // With starts of 7 s it would end at 48 in place of 47.
   made.start_s = 7;
   EXPECT_THAT(made.simulate("marginal").completion_s, ElementsAre(near(47), near(32)));
+}
+
+TEST(JobScheduleTest, each_job_has_a_start_of_its_own) {
+  std::vector<SchedulableJob> jobs = {{"a", 0, 10, 1, 1}, {"b", 0, 10, 1, 1}, {"c", 0, 10, 1, 1}};
+  const double starts_s[] = {0, 3, 7};
+  for (int j = 0; j < 3; ++j) jobs[j].start_s = starts_s[j];
+  const std::vector<ScheduledHost> hosts = made_hosts(1, 1);
+  MadeSpeeds speeds(std::vector<std::vector<double>>(3, {1}));
+  const std::unique_ptr<JobPolicy> policy = make_job_policy("srpt", {});
+  const JobSchedule schedule = simulate_schedule({jobs, hosts, speeds}, *policy);
+  EXPECT_THAT(schedule.completion_s, ElementsAre(near(10), near(23), near(40)));
 }
 
 TEST(JobScheduleTest, cards_are_shared) {
@@ -220,8 +234,10 @@ TEST(JobScheduleTest, a_schedule_goes_on_from_where_it_is) {
   states[1] = {JobState::Phase::kRunning, 2.5, JobPlacement{{0}, 1}};
   states[2] = {JobState::Phase::kRunning, 5, JobPlacement{{0}, 1}, 0.5};
   const std::unique_ptr<JobPolicy> policy = make_job_policy("fifo", {});
-  const JobSchedule schedule =
-      simulate_schedule({made.jobs, made.hosts, made.speeds, made.start_s, states, 20}, *policy);
+  ScheduleSetting setting = made.setting();
+  setting.states = states;
+  setting.now_s = 20;
+  const JobSchedule schedule = simulate_schedule(setting, *policy);
   EXPECT_THAT(schedule.completion_s, ElementsAre(0, near(21.5), near(23.5)));
   EXPECT_EQ(schedule.segments[0].first_epoch, 2.5);
 }

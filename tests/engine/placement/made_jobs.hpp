@@ -53,7 +53,6 @@ struct MadeList {
   std::vector<ScheduledHost> hosts;
   std::vector<SchedulableJob> jobs;
   std::vector<Model> models;
-  double start_s = 0;
 
   MadeList(std::uint64_t seed, int job_count, int host_count, int slots, bool kinds = false) {
     RandomDraws draws(seed);
@@ -61,14 +60,14 @@ struct MadeList {
     if (kinds) {
       for (ScheduledHost& host : hosts) host.kind = draws.below(2);
     }
-    start_s = draws.chance(0.3) ? 0 : draws.uniform(0.5, 8);
     double arrival_s = 0;
     for (int j = 0; j < job_count; ++j) {
       const int least =
           draws.chance(0.7) ? 1 : draws.between(1, host_count) * draws.between(1, slots);
       const int most = draws.between(least, host_count * slots);
       jobs.push_back({fmt::format("job-{}", j), arrival_s, draws.between(1, 40), least, most,
-                      draws.chance(0.3) ? draws.uniform(0.5, 4) : 1});
+                      draws.chance(0.3) ? draws.uniform(0.5, 4) : 1,
+                      draws.chance(0.3) ? 0 : draws.uniform(0.5, 8)});
       if (draws.chance(0.7)) arrival_s += draws.uniform(0, 40);
       models.push_back({draws.log_uniform(0.5, 8), draws.uniform(0, 0.4), draws.uniform(0, 0.3),
                         draws.chance(0.8) ? 1 : least});

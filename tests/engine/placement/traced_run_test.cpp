@@ -117,11 +117,10 @@ TEST(RecordedRun, HasNothingOfEvaluationsInItsPhases) {
   options.run_dir = dir.path() / "run";
   options.optimizer.epochs = 4;
   options.eval_every = 1;
-  constexpr int kRanks = 2;
-  train_in_folder(kRanks, make_sbm(dir, false), options);
+  train_in_folder(2, make_sbm(dir, false), options);
   const TracedRun run = read_traced_run(options.run_dir);
   ASSERT_EQ(run.epochs, 2);  // of which the median is the mean
-  ASSERT_EQ(run.phase_s.size(), kRanks);
+  ASSERT_EQ(run.phase_s.size(), 2U);
   for (const auto& phases : run.phase_s) {
     double sum = 0;
     for (const auto& [place, seconds] : phases) sum += seconds;
