@@ -12,9 +12,6 @@ namespace atl {
 
 namespace {
 
-constexpr int kWaits = 0;   // a choice of a job: no ranks
-constexpr int kStays = -1;  // the placement in which it runs
-
 // Takes decisions that were made, one after another.
 class Replay final : public JobPolicy {
  public:
@@ -28,89 +25,108 @@ class Replay final : public JobPolicy {
   std::size_t next_ = 0;
 };
 
-// All that can be decided at a moment.
+// All that can be decided at a moment. Of decisions that differ only in which of several hosts that
+// are alike, with the same jobs on them, one is enough.
 class Decisions {
  public:
   Decisions(const ScheduleMoment& moment, JobSpeeds& speeds, bool elastic)
-      : moment_(moment), outlook_(moment, speeds), elastic_(elastic) {
-    for (const int job : outlook_.active()) options_.push_back(options_of(job));
+      : hosts_(moment.hosts),
+        outlook_(moment, speeds),
+        elastic_(elastic),
+        free_(moment.hosts),
+        targets_(outlook_.no_targets()),
+        jobs_on_(moment.hosts.size()) {
+    for (int job = 0; job < std::ssize(moment.states); ++job) {
+      const std::optional<JobPlacement>& here = moment.states[job].placement;
+      if (here) note(job, *here);
+    }
   }
 
   std::vector<JobTargets> all() {
-    for (const int job : outlook_.active()) {
-      const std::optional<JobPlacement>& here = outlook_.state(job).placement;
-      if (here) taken_ += here->ranks();
-    }
-    std::vector<int> choice;
-    extend(choice, FreeSlots(moment_.hosts).total(), 0);
+    extend(0);
     return std::move(all_);
   }
 
  private:
-  // More ranks that make it no faster help nobody.
-  std::vector<int> options_of(int job) {
-    const std::optional<JobPlacement>& here = outlook_.state(job).placement;
-    std::vector<int> options;
-    if (here) options.push_back(kStays);
-    if (here && !elastic_) return options;
-    const RankRange range = outlook_.ranks(job);
-    const std::vector<double> seconds =
-        fastest_by_ranks(job, range.most, FreeSlots(moment_.hosts), outlook_.speeds());
-    double least = std::numeric_limits<double>::infinity();
-    for (int r = range.least; r <= range.most; ++r) {
-      if (!(seconds[r] < least)) continue;
-      least = seconds[r];
-      if (!here || here->ranks() != r) options.push_back(r);
-    }
-    options.push_back(kWaits);
-    return options;
-  }
-
-  void extend(std::vector<int>& choice, int left, int given) {
-    const std::size_t k = choice.size();
-    if (k == options_.size()) {
-      if (given >= taken_) place(choice);
+  // Those of active jobs from the k-th one on.
+  void extend(std::size_t k) {
+    if (k == outlook_.active().size()) {
+      all_.push_back(targets_);
       return;
     }
-    const std::optional<JobPlacement>& here = outlook_.state(outlook_.active()[k]).placement;
-    for (const int option : options_[k]) {
-      const int ranks = option == kStays ? here->ranks() : option;
-      if (ranks > left) continue;
-      choice.push_back(option);
-      extend(choice, left - ranks, given + ranks);
-      choice.pop_back();
+    const int job = outlook_.active()[k];
+    const std::optional<JobPlacement>& here = outlook_.state(job).placement;
+    if (here && free_.has_room(*here)) choose(k, *here);
+    if (here && !elastic_) return;
+    const RankRange range = outlook_.ranks(job);
+    for (int per_host = 1; per_host <= range.most; ++per_host) {
+      JobPlacement placement{{}, per_host};
+      extend_hosts(k, range, 0, placement);
     }
+    targets_[job].reset();
+    extend(k + 1);
   }
 
-  void place(const std::vector<int>& choice) {
-    FreeSlots free(moment_);
-    JobTargets targets = outlook_.no_targets();
-    for (std::size_t k = 0; k < choice.size(); ++k) {
-      if (choice[k] != kStays) continue;
-      const int job = outlook_.active()[k];
-      targets[job] = outlook_.state(job).placement;
-      free.keep(*targets[job]);
-    }
-    // Those that wait come before those that run: they can start in empty slots.
-    for (const bool runs : {false, true}) {
-      for (std::size_t k = 0; k < choice.size(); ++k) {
-        const int job = outlook_.active()[k];
-        if (choice[k] == kStays || choice[k] == kWaits) continue;
-        if (outlook_.state(job).placement.has_value() != runs) continue;
-        targets[job] = fastest_placement(job, {choice[k], choice[k]}, free, outlook_.speeds(),
-                                         runs ? StartsIn::kSlotsToCome : StartsIn::kEmptySlots);
-        if (!targets[job]) return;
-        free.take(*targets[job]);
+  void choose(std::size_t k, const JobPlacement& placement) {
+    const int job = outlook_.active()[k];
+    targets_[job] = placement;
+    free_.keep(placement);
+    note(job, placement);
+    extend(k + 1);
+    for (const int h : placement.hosts) jobs_on_[h].pop_back();
+    free_.give_back(placement);
+  }
+
+  // With more hosts, from the one of this number on.
+  void extend_hosts(std::size_t k, RankRange range, int first, JobPlacement& placement) {
+    const int job = outlook_.active()[k];
+    if (placement.ranks() + placement.ranks_per_host > range.most) return;
+    for (int h = first; h < std::ssize(hosts_); ++h) {
+      if (free_.of(h) < placement.ranks_per_host || is_like_one_before(h, placement)) continue;
+      placement.hosts.push_back(h);
+      const bool is_new = outlook_.state(job).placement != placement;
+      if (placement.ranks() >= range.least && is_new && is_worth_its_ranks(job, range, placement)) {
+        choose(k, JobPlacement(placement));
       }
+      extend_hosts(k, range, h + 1, placement);
+      placement.hosts.pop_back();
     }
-    all_.push_back(std::move(targets));
   }
 
-  const ScheduleMoment& moment_;
+  // Whether it could have had a host before that is alike.
+  bool is_like_one_before(int host, const JobPlacement& placement) const {
+    for (int h = 0; h < host; ++h) {
+      const bool alike = hosts_[h].kind == hosts_[host].kind && free_.of(h) == free_.of(host) &&
+                         hosts_[h].slots == hosts_[host].slots && jobs_on_[h] == jobs_on_[host];
+      if (alike && std::ranges::find(placement.hosts, h) == placement.hosts.end()) return true;
+    }
+    return false;
+  }
+
+  // More hosts that make it no faster help nobody.
+  bool is_worth_its_ranks(int job, RankRange range, const JobPlacement& placement) {
+    const double seconds = outlook_.speeds().epoch_s(job, placement);
+    if (seconds == kCantTrain) return false;
+    if (placement.ranks() - placement.ranks_per_host < range.least) return true;
+    for (std::size_t i = 0; placement.hosts.size() > 1 && i < placement.hosts.size(); ++i) {
+      JobPlacement fewer = placement;
+      fewer.hosts.erase(fewer.hosts.begin() + static_cast<std::ptrdiff_t>(i));
+      if (outlook_.speeds().epoch_s(job, fewer) <= seconds) return false;
+    }
+    return true;
+  }
+
+  void note(int job, const JobPlacement& placement) {
+    for (const int h : placement.hosts) jobs_on_[h].emplace_back(job, placement.ranks_per_host);
+  }
+
+  std::span<const ScheduledHost> hosts_;
   JobOutlook outlook_;
   bool elastic_;
-  std::vector<std::vector<int>> options_;  // by active job
-  int taken_ = 0;                          // slots, by jobs that run
+  FreeSlots free_;
+  JobTargets targets_;
+  // By host, with their ranks there: those that run, and then those that are to.
+  std::vector<std::vector<std::pair<int, int>>> jobs_on_;
   std::vector<JobTargets> all_;
 };
 

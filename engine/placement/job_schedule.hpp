@@ -29,8 +29,7 @@ struct SchedulableJob {
   int least_ranks = 1;
   int most_ranks = 1;
   double priority = 1;  // its weight in the mean completion time
-  // What a start takes before its first epoch, also one that goes on.
-  double start_s = 0;
+  double start_s = 0;   // of each start, before its first epoch there
 };
 
 // The seconds of an epoch where a job can't train, for want of memory or because its model can't be
@@ -153,9 +152,8 @@ JobSchedule simulate_schedule(const ScheduleSetting& setting, JobPolicy& policy)
 // Throws Error{kOption} as simulate_schedule() does.
 double completion_bound_s(const ScheduleSetting& setting);
 // The best of all schedules that decide when jobs arrive or end, and know all arrivals: slots may
-// be left idle, but jobs leave theirs only if as many are used afterwards, and never for the same
-// number of ranks. Where jobs share hosts, these are chosen as policies do. Throws Error{kOption}
-// for more than kMostExhaustiveJobs jobs; host events are not allowed.
+// be left idle. Throws Error{kOption} for more than kMostExhaustiveJobs jobs; host events are not
+// allowed.
 inline constexpr int kMostExhaustiveJobs = 5;
 JobSchedule exhaustive_schedule(const ScheduleSetting& setting, bool elastic = true);
 

@@ -38,7 +38,7 @@ class SimulatedSpeeds final : public JobSpeeds {
   double epoch_s(int job, const JobPlacement& placement) override;
   std::vector<double> card_shares(int job, const JobPlacement& placement) override;
 
-  // What a start takes: the mean of measured runs of the same layers on as large a graph, if these
+  // Seconds of a start: the mean of measured runs of the same layers on as large a graph, if these
   // know it.
   std::optional<double> start_s(int job) const;
   // Why a job can't train where it was asked for with most ranks; "": it can, or nobody asked.

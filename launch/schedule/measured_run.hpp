@@ -10,8 +10,8 @@ namespace atl {
 
 struct MeasuredRun {
   TracedRun traced;
-  // What it took beside its epochs and evaluations, from the start of its launcher to that one's
-  // end. Only a run knows it that `atoll launch` has made, in one go.
+  // All that it took beside its epochs and evaluations, from the start of its launcher to that
+  // one's end. Only a run knows it that `atoll launch` has made, in one go.
   std::optional<double> start_s;
 };
 

@@ -355,6 +355,29 @@ class ScheduleTest(OneFolderTest):
         self.assertTrue(all(others.values()), speeds)
         self.assertIn("the run has 5 ranks, the topology 8", self.refused("--measured", "few"))
 
+    def test_a_launched_run_tells_what_a_start_takes(self):
+        model = ["--layers", "2", "--hidden", "16", "--norm", "batch", "--dropout", "0.5"]
+        self.succeed("launch", "--hosts", "localhost", "--ranks-per-host", "1", "--", "train", "data",
+                     *model, "--threads", "1", "--epochs", "6", "--trace", "--run-dir", "launched")
+        summary = self.read("launched", "summary.json")
+        with open(self.path("launched", "events.jsonl"), encoding="utf-8") as file:
+            events = [json.loads(line) for line in file]
+        beside = events[-1]["seconds"] - summary["wall_seconds"]
+        self.assertGreater(beside, 0)
+        write(self.path("one.toml"), LIST.split("[[group]]\nname = \"long\"")[0].replace("1-4", "1"))
+
+        def completion(*options):
+            self.schedule("--measured", "launched", "--out", "starts", *options, jobs="one.toml")
+            return self.read("starts", "schedule.json")["planned"]["completion_s"][0]
+
+        none = completion("--start-seconds", "0")
+        self.assertAlmostEqual(completion(), none + beside, places=6)
+        self.assertAlmostEqual(completion("--start-seconds", "7"), none + 7, places=6)
+        # One that a signal has divided knows of two starts.
+        with open(self.path("launched", "events.jsonl"), "a", encoding="utf-8") as file:
+            file.write(json.dumps(events[-1]) + "\n")
+        self.assertAlmostEqual(completion(), none + 2, places=6)
+
     # ---- Slurm.
 
     def submitted(self, script, *options):
