@@ -263,7 +263,9 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
 }
 
 Supervisor::End Supervisor::end_of(int exit_code, std::string& why) const {
-  if (exit_code == 0) return End::kDone;
+  if (exit_code == 0) {
+    return stop_request_.signal() != 0 || regrows_ ? end_of_ranks() : End::kDone;
+  }
   // Words that have trained before are not at fault: a machine has changed (a device or a disk is
   // gone). Once this attempt trains, it is what the user can mend, such as a full disk.
   const bool has_trained = std::ranges::any_of(port_.ranks(), [](auto& r) { return r.epoch > 0; });
