@@ -171,7 +171,7 @@ void print_rows(const std::vector<std::pair<std::string, Row>>& rows, bool has_b
     if (has_best) {
       fmt::print(" {} | {:.2f} |\n", spread(row.by_best), quantile(row.by_best, 1));
     } else {
-      fmt::print(" {} | {:.2g} |\n", spread(row.longest), 1e3 * quantile(row.thought_s, 1));
+      fmt::print(" {} | {:.3g} |\n", spread(row.longest), 1e3 * quantile(row.thought_s, 1));
     }
   }
 }
