@@ -157,16 +157,20 @@ LaunchEnd JobLaunch::read_end(int exit_code) const {
     if (name == "started") end.lost_hosts.clear();  // back since
     if (name == "lost") end.lost_hosts.push_back(text_field(event, "host"));
     if (name != "gave_up") continue;
-    given_up = text_field(event, "text");
+    given_up = text_field(event, event.contains("why") ? "why" : "text");
     has_started = event.value("started", Json(true)) == true;
   }
   if (!given_up.empty() && !end.lost_hosts.empty()) end.how = How::kHostLost;
   if (!given_up.empty() && end.lost_hosts.empty() && !has_started) end.how = How::kKilled;
-  end.why = given_up;
+  std::string said;
   for (const std::string& line : lines_behind(folder_ / kJobLogName, old_log_)) {
     const bool says_why =
         line.find("error:") != std::string::npos || line.find(kHasDiverged) != std::string::npos;
-    if (given_up.empty() && says_why) end.why = line;
+    if (says_why) said = line;
+  }
+  end.why = given_up.empty() ? said : given_up;
+  if (end.how == How::kFailed && !given_up.empty() && !said.empty()) {
+    end.why = fmt::format("{} ({})", said, given_up);
   }
   if (end.why.empty()) end.why = JobFolder(job_, out_).last_line();
   if (exit_code == kRefused) end.how = How::kFailed;

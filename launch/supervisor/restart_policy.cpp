@@ -24,10 +24,11 @@ std::string RestartPolicy::failed(int epoch) {
 }
 
 std::vector<std::string> words_of_attempt(const std::vector<std::string>& words, int attempt,
-                                          int snapshot_every) {
+                                          bool has_run, int snapshot_every) {
+  const bool goes_on = attempt > 1 && (has_run || std::ranges::count(words, "--overwrite") == 0);
   std::vector<std::string> result;
   for (const std::string& word : words) {
-    if (attempt == 1 || word != "--overwrite") result.push_back(word);
+    if (!goes_on || word != "--overwrite") result.push_back(word);
   }
   const auto has = [&](const std::string& name) {
     return std::ranges::any_of(words, [&](const std::string& word) {
@@ -37,11 +38,8 @@ std::vector<std::string> words_of_attempt(const std::vector<std::string>& words,
   if (snapshot_every > 0 && !has("--snapshot-every")) {
     result.push_back(fmt::format("--snapshot-every={}", snapshot_every));
   }
-  if (attempt > 1) {
-    for (const char* name : {"--resume", "--take-over"}) {
-      if (!has(name)) result.emplace_back(name);
-    }
-  }
+  if (goes_on && !has("--resume")) result.emplace_back("--resume");
+  if (attempt > 1 && !has("--take-over")) result.emplace_back("--take-over");
   return result;
 }
 

@@ -28,9 +28,10 @@ class RestartPolicy {
 };
 
 // The words of `atoll train` for an attempt. From the second one on, the run goes on and takes its
-// folder over from a process that was left behind. snapshot_every: 0: as `words` say.
+// folder over from a process that was left behind; until there is a run, --overwrite still holds.
+// snapshot_every: 0: as `words` say.
 std::vector<std::string> words_of_attempt(const std::vector<std::string>& words, int attempt,
-                                          int snapshot_every);
+                                          bool has_run, int snapshot_every);
 
 struct LauncherWords {
   std::vector<std::string> mpirun = {"mpirun", "--bind-to", "none"};

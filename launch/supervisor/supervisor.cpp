@@ -159,7 +159,7 @@ int Supervisor::run() {
           if (reachable_) tell_lost(hosts_, *reachable_);
           tell("gave_up",
                fmt::format("given up: {}; go on by hand with --resume behind train", why_not),
-               {{"started", any_started_}});
+               {{"started", any_started_}, {"why", why_not}});
           return 1;
         }
       }
@@ -176,6 +176,8 @@ Supervisor::End Supervisor::attempt(int number) {
   probe_key_ = make_snapshot_id();
   port_.begin(key_, probe_key_);
   choose_hosts();
+  // Hosts had no time to answer.
+  if (stop_request_.signal() != 0) return End::kAsked;
   const int ranks = static_cast<int>(hosts_.size()) * job_.launcher.ranks_per_host;
   if (ranks < job_.min_ranks || ranks == 0) {
     tell("gave_up", fmt::format("given up: hosts for {} ranks are left, and --min-ranks wants {}",
@@ -188,7 +190,8 @@ Supervisor::End Supervisor::attempt(int number) {
   if (std::getenv(EpochQuestions::kAddress) != nullptr) {
     launcher.exported.emplace_back(EpochQuestions::kAddress);
   }
-  const std::vector<std::string> words = words_of_attempt(job_.words, number, job_.snapshot_every);
+  const std::vector<std::string> words = words_of_attempt(
+      job_.words, number, epoch_ > 0 || holds_run(job_.run_dir), job_.snapshot_every);
   ChildProcess job(launcher_command(launcher, job_.program, words),
                    {.environment = {fmt::format("{}={}", SupervisorLink::kAddress, address_),
                                     fmt::format("{}={}", SupervisorLink::kKey, key_)}});
@@ -392,7 +395,7 @@ void Supervisor::choose_hosts() {
     if (std::ssize(hosts_) == std::ssize(job_.launcher.hosts)) break;
     if (std::ranges::find(there, host) != there.end()) hosts_.push_back(host);
   }
-  tell_lost(before.empty() ? job_.launcher.hosts : before, there);
+  if (stop_request_.signal() == 0) tell_lost(before.empty() ? job_.launcher.hosts : before, there);
 }
 
 void Supervisor::tell_lost(const std::vector<std::string>& hosts,

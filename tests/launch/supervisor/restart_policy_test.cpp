@@ -41,12 +41,17 @@ TEST(RestartPolicy, GivesUpWithoutProgress) {
 
 TEST(RestartPolicy, GoesOnFromTheSecondAttemptOn) {
   const Words words = {"train", "data", "--overwrite", "--run-dir", "runs/a"};
-  EXPECT_EQ(words_of_attempt(words, 1, 1),
+  EXPECT_EQ(words_of_attempt(words, 1, true, 1),
             (Words{"train", "data", "--overwrite", "--run-dir", "runs/a", "--snapshot-every=1"}));
-  EXPECT_EQ(words_of_attempt(words, 2, 0),
+  EXPECT_EQ(words_of_attempt(words, 2, true, 0),
             (Words{"train", "data", "--run-dir", "runs/a", "--resume", "--take-over"}));
+  // The first attempt has ended before it made the run.
+  EXPECT_EQ(words_of_attempt(words, 2, false, 0),
+            (Words{"train", "data", "--overwrite", "--run-dir", "runs/a", "--take-over"}));
+  EXPECT_EQ(words_of_attempt({"train", "data"}, 2, false, 0),
+            (Words{"train", "data", "--resume", "--take-over"}));
   const Words own = {"train", "--resume", "--snapshot-every=5"};
-  EXPECT_EQ(words_of_attempt(own, 3, 1),
+  EXPECT_EQ(words_of_attempt(own, 3, true, 1),
             (Words{"train", "--resume", "--snapshot-every=5", "--take-over"}));
 }
 
