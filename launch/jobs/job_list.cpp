@@ -25,6 +25,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostJobs = 100000;
 constexpr int kMostRanks = 1000000;
+constexpr double kLeastPriority = 1e-6, kMostPriority = 1e6;
+constexpr std::size_t kLongestName = 100;  // names of folders may have 255 bytes
 
 const std::vector<std::string> kListKeys = {"group", "options", "modes", "seeds"};
 const std::vector<std::string> kGroupKeys = {
@@ -44,9 +46,10 @@ bool is_name(std::string_view text) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
   };
-  return !text.empty() && plain(text.front()) && std::ranges::all_of(text, [&](char c) {
-    return plain(c) || std::string_view(" ._+-").find(c) != std::string_view::npos;
-  });
+  return !text.empty() && text.size() <= kLongestName && plain(text.front()) &&
+         std::ranges::all_of(text, [&](char c) {
+           return plain(c) || std::string_view(" ._+-").find(c) != std::string_view::npos;
+         });
 }
 
 bool is_option_name(std::string_view text) {
@@ -167,8 +170,10 @@ Modes read_modes(const Json& table, const std::string& place) {
   Modes modes;
   for (const auto& [name, options] : require_table(table, place + ": modes").items()) {
     if (!is_name(name)) {
-      fail_option("{}: modes: the name '{}' must consist of letters, digits, spaces and ._+-",
-                  place, name);
+      fail_option(
+          "{}: modes: the name '{}' must consist of up to {} letters, digits, spaces and "
+          "._+-",
+          place, name, kLongestName);
     }
     modes.emplace_back(name, read_settings(options, fmt::format("{}: mode '{}'", place, name)));
   }
@@ -210,10 +215,12 @@ double read_seconds(const Json& group, const char* key, const std::string& place
   std::optional<double> seconds;
   if (value.is_number()) seconds = value.get<double>();
   if (value.is_string()) seconds = parse_duration(value.get<std::string>());
-  if (!seconds || !(*seconds >= 0)) {
+  if (!seconds || !(*seconds >= 0 && *seconds <= kMostListSeconds)) {
     fail_option(
-        "{}: {}: found {}; allowed are seconds, such as 30, and durations, such as \"1h30m\"",
-        place, key, shown(value));
+        "{}: {}: found {}; allowed are seconds, such as 30, and durations, such as \"1h30m\", up "
+        "to "
+        "{} s",
+        place, key, shown(value), kMostListSeconds);
   }
   return *seconds;
 }
@@ -237,10 +244,12 @@ JobNeeds read_needs(const Json& group, const std::string& place) {
   needs.most_ranks = read_ranks(group, "most-ranks", needs.least_ranks, place);
   if (!group.contains("priority")) return needs;
   const Json& value = group["priority"];
-  if (!value.is_number() || !(value.get<double>() > 0)) {
-    fail_option("{}: priority: found {}; allowed is a number above 0", place, shown(value));
+  const double found = value.is_number() ? value.get<double>() : 0;
+  if (!(found >= kLeastPriority && found <= kMostPriority)) {
+    fail_option("{}: priority: found {}; allowed is a number from {} to {}", place, shown(value),
+                kLeastPriority, kMostPriority);
   }
-  needs.priority = value.get<double>();
+  needs.priority = found;
   return needs;
 }
 
@@ -255,7 +264,7 @@ const Json& own_or_common(const Json& group, const Json& list, const char* key,
 }
 
 std::string read_text_of(const Json& group, const char* key, const std::string& place,
-                         const char* expected, bool (*allowed)(std::string_view)) {
+                         const std::string& expected, bool (*allowed)(std::string_view)) {
   const Json value = group.contains(key) ? group[key] : Json();
   if (!value.is_string() || !allowed(value.get_ref<const std::string&>())) {
     fail_option("{}: {}: found {}; {} is expected", place, key,
@@ -270,8 +279,9 @@ void add_group(const Json& group, const Json& list, const std::string& path,
                const std::string& place, std::vector<ListedJob>& jobs) {
   require_keys(group, kGroupKeys, place);
   ListedJob job;
-  job.group =
-      read_text_of(group, "name", place, "a text of letters, digits, spaces and ._+-", is_name);
+  job.group = read_text_of(
+      group, "name", place,
+      fmt::format("a text of up to {} letters, digits, spaces and ._+-", kLongestName), is_name);
   const std::string named = fmt::format("{}: group '{}'", path, job.group);
   job.dataset = read_text_of(group, "dataset", named, "the path of a dataset folder",
                              [](std::string_view text) { return !text.empty(); });
@@ -298,6 +308,10 @@ void add_group(const Json& group, const Json& list, const std::string& path,
       job.options = options_of(settings);
       jobs.push_back(job);
       job.needs.arrival_s += every_s;
+    }
+    if (job.needs.arrival_s > kMostListSeconds) {
+      fail_option("{}: arrival-every: with {} its last jobs arrive after more than {} s", named,
+                  shown(group["arrival-every"]), kMostListSeconds);
     }
   }
 }

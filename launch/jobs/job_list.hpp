@@ -14,6 +14,9 @@
 
 namespace atl {
 
+// Arrivals, and what a start takes, are no longer than this: 30 years.
+inline constexpr double kMostListSeconds = 1e9;
+
 // Needs of a job beside its options, for a schedule. `atoll jobs` takes no notice of them.
 struct JobNeeds {
   double arrival_s = 0;  // after the list's beginning

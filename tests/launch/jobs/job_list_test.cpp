@@ -156,7 +156,8 @@ std::vector<BadList> bad_lists() {
       {with("mode = 1"), "group 1: unknown key 'mode' (did you mean 'modes'?); known are name, "},
       {with("arival = 1"), "unknown key 'arival' (did you mean 'arrival'?)"},
       {"modes = { m = {} }\n[[group]]\nname = \"a\"\ndataset = \"d\"\n", "'a': seeds are missing"},
-      {instead("\"a\"", "\"../a\""), "group 1: name: found \"../a\"; a text of letters, digits, "},
+      {instead("\"a\"", "\"../a\""),
+       "group 1: name: found \"../a\"; a text of up to 100 letters, "},
       {instead("\"a\"", "3"), "group 1: name: found 3; "},
       {instead("name = \"a\"", ""), "group 1: name: found nothing; "},
       {instead("\"data\"", "3"), "group 'a': dataset: found 3; the path of a dataset folder"},
@@ -201,7 +202,13 @@ std::vector<BadList> bad_lists() {
        "most-ranks: found 3; allowed is a whole number "
        "from 4 to "},
       {with("most-ranks = 99999999999"), "most-ranks: found 99999999999; "},
-      {with("priority = 0"), "priority: found 0; allowed is a number above 0"},
+      {instead("\"a\"", '"' + std::string(101, 'a') + '"'), "a text of up to 100 letters, digits"},
+      {with("arrival = 1e300"), "arrival: found 1e+300; allowed are seconds"},
+      {with("arrival = \"99999999d\""), "arrival: found \"99999999d\"; "},
+      {instead("= 1", "= \"1-3\"\narrival-every = 6e8"),
+       "arrival-every: with 600000000.0 its last jobs arrive after more than 1000000000 s"},
+      {with("priority = 0"), "priority: found 0; allowed is a number from 1e-06 to 1000000"},
+      {with("priority = 1e300"), "priority: found 1e+300; "},
       {with("priority = \"high\""), "priority: found \"high\"; "},
   };
 }
