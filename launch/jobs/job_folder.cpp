@@ -98,6 +98,14 @@ std::optional<std::string> JobFolder::other_command() const {
 }
 
 void JobFolder::prepare() {
+  try {
+    make_or_clear();
+  } catch (const fs::filesystem_error& error) {
+    fail_input("{}: can't be made or cleared: {}", path_.string(), error.code().message());
+  }
+}
+
+void JobFolder::make_or_clear() {
   const fs::path file = path_ / kJobRecordName;
   if (!is_there(file)) {
     // A folder that is there has its record, whenever this process is killed.

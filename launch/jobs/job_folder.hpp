@@ -35,7 +35,8 @@ class JobFolder {
   // the folder if no list of jobs has made it, or its record is damaged.
   std::optional<std::string> other_command() const;
 
-  // Makes the folder. Without a checkpoint, nothing of a broken run is kept but its output.
+  // Makes the folder. Without a checkpoint, nothing of a broken run is kept but its output. Throws
+  // Error{kInput} naming the folder if that can't be.
   void prepare();
   // The log of the folder that is there, open for an attempt, whose command it has as a headline.
   Descriptor open_log(std::span<const std::string> command) const;
@@ -48,6 +49,8 @@ class JobFolder {
   std::string last_line() const;
 
  private:
+  void make_or_clear();
+
   const ListedJob* job_;
   std::filesystem::path path_;
 };
