@@ -20,6 +20,7 @@
 #include "launch/schedule/schedule_file.hpp"
 #include "launch/schedule/schedule_runner.hpp"
 #include "launch/schedule/schedule_status.hpp"
+#include "launch/schedule/schedule_story.hpp"
 #include "launch/schedule/schedule_table.hpp"
 #include "launch/schedule/slurm_script.hpp"
 #include "launch/schedule_run_flags.hpp"
@@ -56,6 +57,10 @@ class PlannedList {
         measured_(read_measured(arguments.measured)),
         known_(know(listed_)) {
     name_hosts(arguments.running, hosts_);
+    for (const std::size_t run : known_.speeds->unused_runs()) {
+      log::warn("--measured {}: no job of {} has the layers of this run, so it changes nothing",
+                arguments.measured[run], arguments.list);
+    }
   }
 
   const std::vector<ListedJob>& listed() const { return listed_; }
@@ -217,6 +222,12 @@ int run_schedule_command(ScheduleArguments arguments, bool elastic_given) {
     fail_option("--run: runs a schedule itself, by one policy; leave out {}",
                 compares ? "--policy all" : "--slurm");
   }
+  if (!arguments.running.run && !compares && has_schedule(arguments.out)) {
+    fail_option(
+        "--out {}: a schedule was run there, and its schedule.json says what was done; choose "
+        "another --out, or go on with --run",
+        arguments.out);
+  }
   if (!arguments.trace.empty()) check_output_file(arguments.trace, "--trace");
   PlannedList list(arguments);
   make_out_folder(arguments.out);
@@ -273,7 +284,7 @@ void add_schedule_command(CLI::App& app) {
       ->add_option("--start-seconds", arguments->start_s,
                    "Time that a start takes before its first epoch, also one that goes on "
                    "(default: as --measured runs say that atoll launch has made, otherwise 2 s)")
-      ->transform(seconds({.least = 0}));
+      ->transform(seconds({.least = 0, .most = kMostListSeconds}));
   command->add_option("--seed", arguments->options.seed, "Seed of search")->check(seed_number());
   command
       ->add_option("--evaluations", arguments->options.evaluations,

@@ -45,8 +45,7 @@ Topology machine_of(const TracedRun& run, const Topology& topology) {
   if (ranks > topology.ranks() || placement.ranks() != ranks) {
     fail_input(
         "--measured: the run has {} ranks, the topology {}; allowed are runs on one rank of each "
-        "of "
-        "up to {} hosts, or on as many of each host",
+        "of up to {} hosts, or on as many of each host",
         ranks, topology.ranks(), hosts);
   }
   return sub_topology(topology, placement);
@@ -98,7 +97,11 @@ SimulatedSpeeds::SimulatedSpeeds(Setting setting)
           {r, nodes_of(run.partition) != training.dataset->info().nodes, !has_columns});
     }
   }
-  read_table();
+  try {
+    read_table();
+  } catch (const Error& error) {
+    fail_input("{}; remove the file, and it is made again", error.what());
+  }
 }
 
 void SimulatedSpeeds::read_table() {
@@ -117,10 +120,8 @@ void SimulatedSpeeds::read_table() {
         !known.speed.refusal.empty() || (known.speed.epoch_card_s.size() == known.hosts &&
                                          known.speed.evaluation_card_s.size() == known.hosts);
     if (!fits) {
-      fail_input(
-          "{}: a speed on {} hosts has figures of other numbers of cards; remove the file, "
-          "and it is made again",
-          file.string(), known.hosts);
+      fail_input("{}: a speed on {} hosts has figures of other numbers of cards", file.string(),
+                 known.hosts);
     }
     known_.emplace(json_field<std::string>(entry, "key", file), std::move(known));
   }
@@ -250,6 +251,17 @@ std::optional<double> SimulatedSpeeds::start_s(int job) const {
     ++runs;
   }
   return runs == 0 ? std::nullopt : std::optional(sum_s / runs);
+}
+
+std::vector<std::size_t> SimulatedSpeeds::unused_runs() const {
+  std::vector<std::size_t> unused;
+  for (std::size_t run = 0; run < setting_.measured.size(); ++run) {
+    const bool is_used = std::ranges::any_of(measured_, [&](const auto& measures) {
+      return std::ranges::count(measures, run, &Measure::run) > 0;
+    });
+    if (!is_used) unused.push_back(run);
+  }
+  return unused;
 }
 
 std::string SimulatedSpeeds::refusal(int job) const {

@@ -41,6 +41,8 @@ class SimulatedSpeeds final : public JobSpeeds {
   // Seconds of a start: the mean of measured runs of the same layers on as large a graph, if these
   // know it.
   std::optional<double> start_s(int job) const;
+  // Numbers of measured runs that have the layers of no job.
+  std::vector<std::size_t> unused_runs() const;
   // Why a job can't train where it was asked for with most ranks; "": it can, or nobody asked.
   std::string refusal(int job) const;
   // Epochs that this object has simulated; others were in the table, or equal to these.

@@ -1,11 +1,10 @@
 #include "launch/schedule/measured_run.hpp"
 
-#include <algorithm>
-
 #include "base/files.hpp"
 #include "base/json.hpp"
 #include "base/json_lines.hpp"
 #include "engine/training/run_folder.hpp"
+#include "launch/jobs/job_list.hpp"
 
 namespace atl {
 
@@ -22,7 +21,10 @@ std::optional<double> start_seconds_of(const fs::path& run) {
   const JsonLine& last = story.lines.back();
   if (json_field<std::string>(last.object, "event", last.place) != "done") return std::nullopt;
   const double all_s = json_field<double>(last.object, "seconds", last.place);
-  return std::max(0.0, all_s - json_field<double>(read_json(summary), "wall_seconds", summary));
+  const double trained_s = json_field<double>(read_json(summary), "wall_seconds", summary);
+  // Otherwise they are of different runs.
+  const bool belong_together = trained_s >= 0 && trained_s <= all_s && all_s <= kMostListSeconds;
+  return belong_together ? std::optional(all_s - trained_s) : std::nullopt;
 }
 
 }  // namespace

@@ -196,7 +196,9 @@ class ScheduleTest(OneFolderTest):
         self.assertEqual(self.read("again", "schedule.json"), before)
         self.assertEqual(self.read("again", "speeds.json"), table)
         write(self.path("again", "speeds.json"), "[]")
-        self.assertIn("again/speeds.json: field 'format'", self.refused("--out", "again"))
+        message = self.refused("--out", "again")
+        self.assertIn("again/speeds.json: field 'format'", message)
+        self.assertIn("remove the file", message)
 
     def test_policies_side_by_side(self):
         text = self.schedule("--policy", "all", "--out", "compared", "--evaluations", "50")
@@ -297,7 +299,8 @@ class ScheduleTest(OneFolderTest):
                       self.refuse("schedule", "--topology", "cluster.json"))
         self.assertIn("none.toml", self.refused(jobs="none.toml"))
         self.assertIn("fifo", self.refused("--policy", "fifoo"))
-        self.assertIn("--start-seconds", self.refused("--start-seconds", "-1"))
+        for seconds in ("-1", "nan", "1e300"):
+            self.assertIn("--start-seconds", self.refused("--start-seconds", seconds))
         self.assertIn("--policy all: only compares", self.refused("--policy", "all", "--trace", "t.json"))
         self.assertIn("--slurm, --elastic on", self.refused("--slurm", "s.sh", "--elastic", "on"))
         self.assertIn("--slurm", self.refused("--slurm", "nowhere/s.sh"))
@@ -355,6 +358,14 @@ class ScheduleTest(OneFolderTest):
         self.assertTrue(all(others.values()), speeds)
         self.assertIn("the run has 5 ranks, the topology 8", self.refused("--measured", "few"))
 
+    def test_a_measured_run_that_no_job_can_use_is_named(self):
+        self.succeed("train", "data", "--layers", "3", "--threads", "1", "--epochs", "3", "--trace",
+                     "--run-dir", "deep")
+        result = run(["schedule", "jobs.toml", "--topology", "cluster.json", "--measured", "deep",
+                      "--out", "unused"], self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("--measured deep: no job of jobs.toml has the layers of this run", result.stderr)
+
     def test_a_launched_run_tells_what_a_start_takes(self):
         model = ["--layers", "2", "--hidden", "16", "--norm", "batch", "--dropout", "0.5"]
         self.succeed("launch", "--hosts", "localhost", "--ranks-per-host", "1", "--", "train", "data",
@@ -373,6 +384,11 @@ class ScheduleTest(OneFolderTest):
         none = completion("--start-seconds", "0")
         self.assertAlmostEqual(completion(), none + beside, places=6)
         self.assertAlmostEqual(completion("--start-seconds", "7"), none + 7, places=6)
+        # Files of different runs don't tell it.
+        for wrong in (-1e9, 1e300):
+            write(self.path("launched", "summary.json"), json.dumps({**summary, "wall_seconds": wrong}))
+            self.assertAlmostEqual(completion(), none + 2, places=6)
+        write(self.path("launched", "summary.json"), json.dumps(summary))
         # One that a signal has divided knows of two starts.
         with open(self.path("launched", "events.jsonl"), "a", encoding="utf-8") as file:
             file.write(json.dumps(events[-1]) + "\n")
