@@ -28,23 +28,25 @@ namespace {
 // Within it a scheduler takes a request, unless it is busy with a search.
 constexpr double kVerdictWait = 10;
 
-// Says whether a request was taken, where somebody is there to do so. Throws Error{kOption} if it
+// Says whether requests were taken, where somebody is there to do so. Throws Error{kOption} if one
 // was refused.
-void await_verdict(const std::string& out, const std::string& id) {
+void await_verdict(const std::string& out, const std::vector<std::string>& ids) {
   if (!is_at_work(out)) {
     print("nobody runs {} now: the next one who does takes it\n", out);
     return;
   }
   const SteadyTime begin = steady_now();
-  while (is_waiting(out, id) && seconds_since(begin) < kVerdictWait) {
+  // The last one is taken last.
+  while (is_waiting(out, ids.back()) && seconds_since(begin) < kVerdictWait) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   const auto requests = read_story(out).requests;
-  const auto verdict = requests.find(id);
-  if (verdict == requests.end()) {
-    print("left for the scheduler, which is busy\n");
-  } else if (!verdict->second.empty()) {
-    fail_option("{}: {}", out, verdict->second);
+  if (!requests.contains(ids.back())) print("left for the scheduler, which is busy\n");
+  for (const std::string& id : ids) {
+    const auto verdict = requests.find(id);
+    if (verdict != requests.end() && !verdict->second.empty()) {
+      fail_option("{}: {}", out, verdict->second);
+    }
   }
 }
 
@@ -68,7 +70,7 @@ void add_jobs(const std::string& out, const std::string& list) {
   read_trainings(request.jobs, list);
   const std::string id = leave_request(out, request);
   for (const ListedJob& job : request.jobs) print("{}: added\n", job.title());
-  await_verdict(out, id);
+  await_verdict(out, {id});
 }
 
 int named_job(const ScheduleStory& story, const std::string& out, const std::string& name) {
@@ -88,12 +90,12 @@ void cancel_jobs(const std::string& out, const std::vector<std::string>& names) 
   for (const std::string& name : names) {
     const StoryJob& job = story.jobs[static_cast<std::size_t>(named_job(story, out, name))];
     if (job.has_ended()) fail_option("{}: '{}' has ended already", out, job.job.title());
-    jobs.push_back(&job);
+    if (std::ranges::count(jobs, &job) == 0) jobs.push_back(&job);
   }
-  std::string id;
+  std::vector<std::string> ids;
   for (const StoryJob* job : jobs) {
     const std::string folder = job->job.folder("").string();
-    id = leave_request(out, {.id = "", .jobs = {}, .cancelled = folder});
+    ids.push_back(leave_request(out, {.id = "", .jobs = {}, .cancelled = folder}));
     if (job->phase == StoryJob::Phase::kRunning) {
       print("{}: ends after its epoch and stays in {}; added again, it goes on there\n",
             job->job.title(), job->job.folder(out).string());
@@ -101,7 +103,7 @@ void cancel_jobs(const std::string& out, const std::vector<std::string>& names) 
       print("{}: cancelled\n", job->job.title());
     }
   }
-  await_verdict(out, id);
+  await_verdict(out, ids);
 }
 
 void add_status_command(CLI::App& schedule) {

@@ -38,7 +38,12 @@ void keep_expected_ends(const ScheduleSetting& setting, const std::string& polic
 std::vector<std::optional<double>> read_expected_ends(const fs::path& out, std::size_t jobs) {
   std::vector<std::optional<double>> result(jobs);
   if (!is_there(ends_file(out))) return result;
-  const Json ends = json_field<Json>(read_json(ends_file(out)), kEnds, ends_file(out));
+  Json ends;
+  try {
+    ends = json_field<Json>(read_json(ends_file(out)), kEnds, ends_file(out));
+  } catch (const Error&) {  // damaged; the next decision writes it anew
+    return result;
+  }
   for (std::size_t j = 0; j < jobs && j < ends.size(); ++j) {
     if (ends[j].is_number()) result[j] = ends[j].get<double>();
   }
