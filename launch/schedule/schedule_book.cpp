@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/log.hpp"
+#include "engine/placement/schedule_run.hpp"
 #include "launch/jobs/job_folder.hpp"
 
 namespace atl {
@@ -17,6 +18,8 @@ namespace atl {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 bool are_alike(const ListedJob& a, const ListedJob& b) { return a.identity() == b.identity(); }
 
@@ -45,11 +48,14 @@ fs::path schedule_file(const fs::path& out) { return out / "schedule.json"; }
 
 ScheduleBook::ScheduleBook(const ScheduleRunSetting& setting)
     : setting_(setting), out_(setting.launch.out), journal_(out_) {
+  const bool is_new = story().jobs.empty();
   if (story().hosts.empty()) begin();
   require_same_hosts();
   take_list();
-  if (!is_there(schedule_file(out_))) write_json(schedule_file(out_), to_json(setting.plan));
   known_ = known_with({});
+  plan_ = is_new ? todays_plan() : kept_plan();
+  if (is_new) write_json(schedule_file(out_), to_json(plan_));
+  warn_of_misfits();
 }
 
 std::int64_t ScheduleBook::epochs_done(int number) const {
@@ -112,6 +118,8 @@ void ScheduleBook::take_list() {
     } else if (!are_alike(job(known).job, listed)) {
       fail_option("{}: '{}' has other options than in {}; use another --out", setting_.plan.list,
                   listed.title(), schedule_journal_file(out_).string());
+    } else if (!job(known).has_ended()) {
+      take_needs(known, listed.needs);
     }
   }
   std::vector<int> again;
@@ -119,6 +127,70 @@ void ScheduleBook::take_list() {
     if (job(j).phase == StoryJob::Phase::kFailed) again.push_back(j);
   }
   if (!added.empty() || !again.empty()) tell_jobs(added, again, "");
+}
+
+void ScheduleBook::take_needs(int number, JobNeeds needs) {
+  const JobNeeds& before = job(number).job.needs;
+  if (!job(number).segments.empty()) needs.arrival_s = before.arrival_s;  // it is there
+  if (to_json(needs) == to_json(before)) return;
+  Json fields = to_json(needs);
+  fields["job"] = number;
+  tell("needs", title(number) + ": arrival, ranks or priority are others now", std::move(fields));
+}
+
+ScheduleFile ScheduleBook::kept_plan() const {
+  try {
+    ScheduleFile plan = read_schedule(schedule_file(out_));
+    bool is_ours = plan.folders.size() <= story().jobs.size() &&
+                   hosts_text(plan.hosts) == hosts_text(story().hosts);
+    for (std::size_t j = 0; is_ours && j < plan.folders.size(); ++j) {
+      is_ours = plan.folders[j] == story().jobs[j].job.folder("").string();
+    }
+    if (is_ours) return plan;
+  } catch (const Error& error) {
+    log::warn("schedule: {}; it is made anew", error.what());
+  }
+  return todays_plan();
+}
+
+// Jobs of the list are those of the journal, perhaps in another order.
+ScheduleFile ScheduleBook::todays_plan() const {
+  const ScheduleFile& today = setting_.plan;
+  ScheduleFile plan = today;
+  plan.jobs = known_.jobs;
+  plan.folders.clear();
+  plan.schedule.completion_s.assign(plan.jobs.size(), kNever);
+  for (const StoryJob& job : story().jobs) plan.folders.push_back(job.job.folder("").string());
+  std::vector<int> numbers;
+  for (std::size_t j = 0; j < today.folders.size(); ++j) {
+    numbers.push_back(story().job_named(today.folders[j]));
+    plan.schedule.completion_s.at(numbers[j]) = today.schedule.completion_s[j];
+  }
+  for (JobSegment& segment : plan.schedule.segments) segment.job = numbers.at(segment.job);
+  return plan;
+}
+
+// They wait: with another cluster.json there may be room for them.
+void ScheduleBook::warn_of_misfits() const {
+  std::vector<int> open;
+  for (int j = 0; j < jobs(); ++j) {
+    if (!job(j).has_ended()) open.push_back(j);
+  }
+  try {
+    check_fit(known_, open);
+  } catch (const Error& error) {
+    log::warn("schedule: {}; it waits until it is cancelled", error.what());
+  }
+}
+
+// Throws Error{kOption} naming one of these jobs that can't train on the hosts.
+void ScheduleBook::check_fit(const KnownJobs& known, const std::vector<int>& numbers) const {
+  std::vector<JobState> states(known.jobs.size(), JobState{JobState::Phase::kEnded});
+  for (const int j : numbers) {
+    states[static_cast<std::size_t>(j)] = {JobState::Phase::kWaiting, 1};
+  }
+  check_jobs_fit(
+      {.jobs = known.jobs, .hosts = story().hosts, .speeds = *known.speeds, .states = states});
 }
 
 void ScheduleBook::tell_jobs(const std::vector<ListedJob>& added, const std::vector<int>& again,
@@ -169,10 +241,11 @@ ScheduleBook::Wishes ScheduleBook::take_requests(const std::function<bool(int)>&
 std::string ScheduleBook::add(const ScheduleRequest& request) {
   std::vector<ListedJob> added;
   std::vector<int> again;
+  std::vector<JobNeeds> needs_again;
   for (ListedJob listed : request.jobs) {
     const int known = story().job_named(listed.folder("").string());
+    listed.needs.arrival_s += now_s();
     if (known < 0) {
-      listed.needs.arrival_s += now_s();
       added.push_back(std::move(listed));
       continue;
     }
@@ -183,10 +256,15 @@ std::string ScheduleBook::add(const ScheduleRequest& request) {
       return listed.title() + ": its folder has a job with other options";
     }
     again.push_back(known);
+    needs_again.push_back(listed.needs);
   }
   try {
     require_unchanged(added, out_);
+    for (std::size_t k = 0; k < again.size(); ++k) take_needs(again[k], needs_again[k]);
     KnownJobs known = known_with(added);
+    std::vector<int> looked_at = again;
+    for (int j = jobs(); j < std::ssize(known.jobs); ++j) looked_at.push_back(j);
+    check_fit(known, looked_at);
     tell_jobs(added, again, request.id);
     known_ = std::move(known);
   } catch (const Error& error) {
@@ -214,11 +292,11 @@ void ScheduleBook::refuse(const ScheduleRequest& request, const std::string& why
 }
 
 void ScheduleBook::write_schedule() const {
-  ScheduleFile file = read_schedule(schedule_file(out_));
+  ScheduleFile file = plan_;
   for (std::size_t j = file.jobs.size(); j < story().jobs.size(); ++j) {
     file.jobs.push_back(known_.jobs[j]);
     file.folders.push_back(story().jobs[j].job.folder("").string());
-    file.schedule.completion_s.push_back(std::numeric_limits<double>::infinity());
+    file.schedule.completion_s.push_back(kNever);
   }
   file.done = done_schedule(story());
   write_json(schedule_file(out_), to_json(file));

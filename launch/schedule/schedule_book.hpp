@@ -55,6 +55,13 @@ class ScheduleBook {
   void begin();
   void require_same_hosts() const;
   void take_list();
+  // A line where its list has other needs for a job than the journal.
+  void take_needs(int number, JobNeeds needs);
+  // The plan of schedule.json, as far as it is that of this schedule; otherwise today's.
+  ScheduleFile kept_plan() const;
+  ScheduleFile todays_plan() const;
+  void check_fit(const KnownJobs& known, const std::vector<int>& numbers) const;
+  void warn_of_misfits() const;
   // Returns why it can't be; empty: it is done.
   std::string add(const ScheduleRequest& request);
   void tell_jobs(const std::vector<ListedJob>& added, const std::vector<int>& again,
@@ -68,6 +75,7 @@ class ScheduleBook {
   const std::filesystem::path out_;
   ScheduleJournal journal_;
   KnownJobs known_;
+  ScheduleFile plan_;
 };
 
 }  // namespace atl

@@ -77,7 +77,7 @@ class ScheduleRunner {
     try {
       work();
     } catch (...) {
-      end_all();
+      end_unnoted();
       throw;
     }
     end_all();
@@ -127,6 +127,16 @@ class ScheduleRunner {
     for (const auto& [number, launch] : at_work_) ask_to_end(number);
     while (!at_work_.empty()) {
       collect_ends();
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+
+  // As if this scheduler had been killed: the journal may be what can't be written.
+  void end_unnoted() {
+    std::erase_if(at_work_, [](const auto& job) { return job.second == nullptr; });
+    for (const auto& [number, launch] : at_work_) launch->ask_to_end();
+    while (!at_work_.empty()) {
+      std::erase_if(at_work_, [](const auto& job) { return job.second->end().has_value(); });
       std::this_thread::sleep_for(kLook);
     }
   }
@@ -272,7 +282,11 @@ class ScheduleRunner {
     }
     for (const std::string& name : end.lost_hosts) lose(name);
     is_news_ = true;
-    book_.write_schedule();
+    try {
+      book_.write_schedule();
+    } catch (const Error& error) {  // the journal has all of it
+      log::warn("schedule: {}", error.what());
+    }
   }
 
   int host_named(const std::string& name) const {

@@ -44,9 +44,14 @@ JobPlacement placement_of(const Json& line, std::size_t hosts, const std::string
                                json_field<int>(line, "ranks_per_host", place)};
   const bool known = std::ranges::all_of(
       placement.hosts, [&](int host) { return host >= 0 && host < static_cast<int>(hosts); });
+  if (hosts == 0) fail_input("{}: no line with the event 'begun' is before it", place);
   if (!known || placement.hosts.empty()) {
     fail_input("{}: field 'hosts' is {}; allowed are numbers from 0 to {}", place,
                atl::shown(line.at("hosts")), static_cast<int>(hosts) - 1);
+  }
+  if (placement.ranks_per_host < 1) {
+    fail_input("{}: field 'ranks_per_host' is {}; allowed are numbers from 1", place,
+               placement.ranks_per_host);
   }
   return placement;
 }
@@ -72,6 +77,13 @@ void take_jobs(ScheduleStory& story, const Json& line, const std::string& place)
     job.reason.clear();
     job.idle_starts = 0;
   }
+}
+
+// Needs of a job as its list has them now.
+void take_needs(ScheduleStory& story, const Json& line, const std::string& place) {
+  StoryJob& job = job_of(story, line, place);
+  job.job.needs = parse_job_needs(line, place);
+  job.arrival_s = job.job.needs.arrival_s;
 }
 
 void take_start(ScheduleStory& story, const Json& line, const std::string& place) {
@@ -136,6 +148,7 @@ void ScheduleStory::take(const Json& line, const std::string& place) {
   }
   if (event == "begun") take_begin(*this, line, place);
   if (event == "jobs") take_jobs(*this, line, place);
+  if (event == "needs") take_needs(*this, line, place);
   if (event == "started") take_start(*this, line, place);
   if (event == "ended") take_end(*this, line, place);
   if (event == "asked") job_of(*this, line, place).asked_to_end = true;
@@ -156,20 +169,30 @@ int ScheduleStory::job_named(const std::string& name) const {
   return -1;
 }
 
+Json to_json(const JobNeeds& needs) {
+  Json json = {{"arrival_s", needs.arrival_s},
+               {"least_ranks", needs.least_ranks},
+               {"priority", needs.priority}};
+  if (needs.most_ranks) json["most_ranks"] = *needs.most_ranks;
+  return json;
+}
+
+JobNeeds parse_job_needs(const Json& json, const fs::path& place) {
+  JobNeeds needs{.arrival_s = json_field<double>(json, "arrival_s", place),
+                 .least_ranks = json_field<int>(json, "least_ranks", place),
+                 .most_ranks = std::nullopt,
+                 .priority = json_field<double>(json, "priority", place)};
+  if (json.contains("most_ranks")) needs.most_ranks = json_field<int>(json, "most_ranks", place);
+  return needs;
+}
+
 Json to_json(const ListedJob& job) {
   Json options = Json::object();
   for (const auto& [option, value] : job.options)
     options[option] = value ? Json(*value) : Json(true);
-  Json json = {{"group", job.group},
-               {"mode", job.mode},
-               {"seed", job.seed},
-               {"launcher", job.launcher},
-               {"dataset", job.dataset},
-               {"options", options},
-               {"arrival_s", job.needs.arrival_s},
-               {"least_ranks", job.needs.least_ranks},
-               {"priority", job.needs.priority}};
-  if (job.needs.most_ranks) json["most_ranks"] = *job.needs.most_ranks;
+  Json json = {{"group", job.group},       {"mode", job.mode},       {"seed", job.seed},
+               {"launcher", job.launcher}, {"dataset", job.dataset}, {"options", options}};
+  json.update(to_json(job.needs));
   return json;
 }
 
@@ -180,12 +203,7 @@ ListedJob parse_listed_job(const Json& json, const fs::path& place) {
                 .launcher = json_field<std::vector<std::string>>(json, "launcher", place),
                 .dataset = json_field<std::string>(json, "dataset", place),
                 .options = {},
-                .needs = {.arrival_s = json_field<double>(json, "arrival_s", place),
-                          .least_ranks = json_field<int>(json, "least_ranks", place),
-                          .most_ranks = std::nullopt,
-                          .priority = json_field<double>(json, "priority", place)}};
-  if (json.contains("most_ranks"))
-    job.needs.most_ranks = json_field<int>(json, "most_ranks", place);
+                .needs = parse_job_needs(json, place)};
   const auto options = json_field<Json>(json, "options", place);
   for (const auto& [option, value] : options.items()) {
     job.options[option] =
@@ -231,9 +249,14 @@ void ScheduleJournal::tell(const char* event, const Json& fields) {
                {"event", event}};
   line.update(fields);
   const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const off_t before = ::lseek(fd_.get(), 0, SEEK_END);
   const ssize_t written = ::write(fd_.get(), text.data(), text.size());
-  if (written != static_cast<ssize_t>(text.size()) || ::fsync(fd_.get()) != 0) {
-    fail_input("{}: can't be written: {}", file_.string(), std::strerror(errno));
+  const bool is_whole = written == static_cast<ssize_t>(text.size());
+  if (!is_whole || ::fsync(fd_.get()) != 0) {
+    const int error = written < 0 || is_whole ? errno : ENOSPC;
+    // A full disk takes the beginning of a line, to which the next one would be glued.
+    [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), before);
+    fail_input("{}: can't be written: {}", file_.string(), std::strerror(error));
   }
   story_.take(line, file_.string());
 }
@@ -255,7 +278,8 @@ JobSchedule done_schedule(const ScheduleStory& story) {
       schedule.makespan_s = std::max(schedule.makespan_s, schedule.segments.back().to_s);
     }
     const bool is_done = job.phase == StoryJob::Phase::kDone;
-    schedule.completion_s.push_back(is_done ? job.ended_s - job.arrival_s : kNever);
+    // `atoll jobs` may have done it before it was to arrive.
+    schedule.completion_s.push_back(is_done ? std::max(0.0, job.ended_s - job.arrival_s) : kNever);
     schedule.mean_completion_s += job.job.needs.priority * schedule.completion_s.back();
     weights += job.job.needs.priority;
   }

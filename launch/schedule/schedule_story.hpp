@@ -67,6 +67,10 @@ struct ScheduleStory {
   int job_named(const std::string& name) const;
 };
 
+Json to_json(const JobNeeds& needs);
+// Throws Error{kInput} naming `place` and the field.
+JobNeeds parse_job_needs(const Json& json, const std::filesystem::path& place);
+
 Json to_json(const ListedJob& job);
 // Throws Error{kInput} naming `place` and the field.
 ListedJob parse_listed_job(const Json& json, const std::filesystem::path& place);

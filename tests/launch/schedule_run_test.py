@@ -25,6 +25,7 @@ AGENT = """#!/bin/sh
 host=$1
 shift
 [ ! -e "{folder}/lost-$host" ] || exit 255
+[ ! -e "{folder}/slow-to-answer" ] || sleep 3
 FAKE_HOST="{folder}/$host" exec sh -c "$*"
 """
 # Between losses of runs on different numbers of ranks, relative; at a rate at which rounding doesn't
@@ -182,7 +183,7 @@ class ScheduleRunTest(OneFolderTest):
                 self.assertLessEqual(ranks, slots[host])
         for job, end, completion in zip(file["jobs"], ends, file["done"]["completion_s"]):
             if completion is not None:
-                self.assertAlmostEqual(completion, end - job["arrival_s"], delta=0.1)
+                self.assertAlmostEqual(completion, max(0, end - job["arrival_s"]), delta=0.1)
         return file
 
     def test_a_list_is_run(self):
@@ -282,6 +283,94 @@ class ScheduleRunTest(OneFolderTest):
             self.assertEqual(sorted(starts), [0] * attempt + [1])
         self.assertIn("diverged", self.succeed("schedule", "status", "fails"))
         self.assert_same_model("fails", "good", 20)
+
+    def test_what_lies_in_the_folder_does_no_harm(self):
+        """A plan of another list, a file where a job's folder should be, a job that `atoll jobs` has
+        done before it was to arrive."""
+        one = {"most-ranks": 1}
+        write(self.path("other.toml"),
+              job_list(("x", 20, one, {}), ("y", 20, one, {}), ("z", 20, one, {}), ("v", 20, one, {})))
+        self.succeed("schedule", "other.toml", "--topology", "cluster.json", "--out", "lies")
+        write(self.path("lies", "blocked"), "a file")
+        groups = [("early", 20, {**one, "arrival": 1000}, {}), ("blocked", 20, one, {}), ("b", 20, one, {})]
+        write(self.path("lies.toml"), job_list(*groups))
+        self.succeed("jobs", "run", "lies.toml", "--out", "lies", "--group", "early")
+        self.finish(self.start("lies", policy="fifo"), "lies", code=1)
+        _, jobs = self.status("lies")
+        self.assertEqual({name: job["state"] for name, job in jobs.items()},
+                         {"early": "done", "blocked": "failed", "b": "done"})
+        self.assertIn("lies/blocked/exact/seed-1: can't be made", jobs["blocked"]["reason"])
+        file = self.assert_done_schedule("lies")
+        self.assertEqual((file["policy"], file["list"]), ("fifo", "lies.toml"))
+        self.assertEqual(file["done"]["completion_s"][:2], [0, None])
+        self.succeed("report", "lies", "--out", "lies.html")
+        # A plan would take the place of what was done.
+        words = ["schedule", "lies.toml", "--topology", "cluster.json", "--out", "lies"]
+        self.assertIn("--out lies: a schedule was run there", self.refuse(*words))
+        self.succeed(*words, "--policy", "all")
+        # Without a schedule.json, or with a damaged one, it is made from the journal. Jobs keep
+        # their numbers, whatever their order in the list.
+        os.remove(self.path("lies", "blocked"))
+        write(self.path("lies", "schedule.json"), "{")
+        write(self.path("lies.toml"), job_list(*reversed(groups)))
+        self.finish(self.start("lies", policy="fifo"), "lies")
+        again = self.assert_done_schedule("lies")
+        self.assertEqual([job["name"] for job in again["jobs"]], [job["name"] for job in file["jobs"]])
+        self.assertEqual(sorted(segment["job"] for segment in again["planned"]["segments"]), [0, 1, 2])
+        self.assertEqual(again["planned"]["completion_s"][0] + 1000,
+                         max(segment["to_s"] for segment in again["planned"]["segments"]))
+        self.assert_same_model("lies", "blocked", 20)
+
+    def test_needs_may_change_and_what_fits_nowhere_is_refused(self):
+        one = {"most-ranks": 1}
+        slow = ("slow", 1000000, one, {})
+        write(self.path("needs.toml"), job_list(slow, ("late", 20, {**one, "arrival": 1000}, {})))
+        write(self.path("huge.toml"), job_list(("huge", 20, one, {"hidden": 60000})))
+        job = self.start("needs")
+        self.wait_until(lambda: self.epochs("needs", "slow"), job, "needs")
+        self.assertIn("can't train it on these 2 hosts", self.refuse("schedule", "add", "needs", "huge.toml"))
+        job.send_signal(signal.SIGTERM)
+        self.finish(job, "needs", code=128 + signal.SIGTERM)
+        # The same list has no news; with an earlier arrival, the job comes then.
+        write(self.path("needs.toml"),
+              job_list(slow, ("late", 20, {"most-ranks": 2, "arrival": 0.1, "priority": 3}, {})))
+        job = self.start("needs")
+        self.wait_until(lambda: self.status("needs")[1]["late"]["state"] == "done", job, "needs")
+        news = self.journal("needs", "needs")
+        self.assertEqual([{key: line.get(key) for key in ("job", "arrival_s", "most_ranks", "priority")}
+                          for line in news],
+                         [{"job": 1, "arrival_s": 0.1, "most_ranks": 2, "priority": 3}])
+        self.succeed("schedule", "cancel", "needs", "slow/exact/seed-1", "slow/exact/seed-1")
+        self.finish(job, "needs")
+        self.assertNotIn("huge", self.status("needs")[1])
+
+    def test_a_dataset_that_is_gone_is_named(self):
+        one = {"most-ranks": 1}
+        write(self.path("gone.toml"),
+              job_list(("a", 20, one, {}), ("b", 20, {**one, "arrival": 1.5}, {})).replace(
+                  '"b"\ndataset = "data"', '"b"\ndataset = "shortly"'))
+        os.symlink("data", self.path("shortly"))
+        job = self.start("gone")
+        self.wait_until(lambda: self.journal("gone", "started"), job, "gone")
+        os.remove(self.path("shortly"))
+        self.finish(job, "gone", code=1)
+        self.assertIn("shortly: no such folder", self.status("gone")[1]["b"]["reason"])
+        os.symlink("data", self.path("shortly"))
+        self.finish(self.start("gone"), "gone")
+        self.assert_same_model("gone", "b", 20)
+
+    def test_a_start_that_is_called_off_loses_no_host(self):
+        write(self.path("off.toml"), job_list(("a", 20, {"most-ranks": 1}, {})))
+        write(self.path("slow-to-answer"), "")
+        job = self.start("off")
+        self.wait_until(lambda: self.journal("off", "started"), job, "off")
+        time.sleep(0.5)
+        job.send_signal(signal.SIGTERM)
+        self.finish(job, "off", code=128 + signal.SIGTERM)
+        os.remove(self.path("slow-to-answer"))
+        self.assertEqual(self.journal("off", "lost"), [])
+        self.assertEqual([line["how"] for line in self.journal("off", "ended")], ["moved"])
+        self.finish(self.start("off"), "off")
 
     def test_what_is_wrong_is_said_before_anything_starts(self):
         write(self.path("wrong.toml"), job_list(("a", 20, {}, {"hiden": 3})))

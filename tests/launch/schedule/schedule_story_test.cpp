@@ -3,9 +3,11 @@
 #include "launch/schedule/schedule_story.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -161,6 +163,43 @@ TEST(ScheduleJournal, NamesWhatIsDamaged) {
   EXPECT_THAT(
       damaged(head + R"("started", "job": 1, "epoch": 0, "ranks_per_host": 1, "hosts": [5]})"),
       HasSubstr("journal.jsonl:3: field 'hosts' is [5]"));
+  EXPECT_THAT(
+      damaged(head + R"("started", "job": 1, "epoch": 0, "ranks_per_host": -7, "hosts": [0]})"),
+      HasSubstr("journal.jsonl:3: field 'ranks_per_host' is -7"));
+}
+
+TEST(ScheduleJournal, LeavesNoHalfLineOnAFullDisk) {
+  const TempDir dir;
+  ScheduleJournal journal(dir.path());
+  begin(journal);
+  const std::string before = read_text(schedule_journal_file(dir.path()));
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &usual), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit little{before.size() + 10, usual.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+  const Error error = thrown_error([&] { start(journal, 1, {1}, 0); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &usual), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_THAT(error.what(), HasSubstr("journal.jsonl: can't be written: No space left"));
+  EXPECT_EQ(read_text(schedule_journal_file(dir.path())), before);
+  EXPECT_EQ(journal.story().jobs[1].phase, Phase::kWaiting);
+  start(journal, 0, {1}, 0);
+  EXPECT_EQ(read_story(dir.path()).jobs[0].phase, Phase::kRunning);
+}
+
+TEST(ScheduleStory, NeedsMayChange) {
+  const TempDir dir;
+  ScheduleJournal journal(dir.path());
+  begin(journal);
+  JobNeeds needs{.arrival_s = 40, .least_ranks = 1, .most_ranks = std::nullopt, .priority = 9};
+  Json line = to_json(needs);
+  line["job"] = 1;
+  journal.tell("needs", line);
+  const StoryJob job = read_story(dir.path()).jobs[1];
+  EXPECT_EQ(job.arrival_s, 40);
+  EXPECT_EQ(to_json(job.job.needs), to_json(needs));
+  EXPECT_EQ(job.job.identity(), small_job(2).identity());
 }
 
 // By hand from the times that the journal has.
@@ -212,6 +251,14 @@ TEST(DoneSchedule, HasWhatWasDone) {
   EXPECT_EQ(done.completion_s[1], 8);
   EXPECT_TRUE(std::isinf(done.completion_s[2]));
   EXPECT_EQ(done.makespan_s, 12);
+}
+
+TEST(DoneSchedule, HasNoJobThatEndsBeforeItArrives) {
+  const TempDir dir;
+  ScheduleJournal journal(dir.path());
+  begin(journal);  // they arrive after 1.5 s
+  end_job(journal, 0, "done", 10);
+  EXPECT_EQ(done_schedule(journal.story()).completion_s[0], 0);
 }
 
 TEST(EpochsDone, AreThoseOfWholeLines) {
