@@ -265,8 +265,8 @@ void add_schedule_command(CLI::App& app) {
   command
       ->add_option("--policy", arguments->policy,
                    "Who runs where: fifo (in order of arrival), srpt (shortest remaining time "
-                   "first), marginal (ranks go where time falls most), search (the best of many, "
-                   "from there); all: only compare them")
+                   "first), marginal (ranks go where time falls most), search (the best of many "
+                   "schedules); all: only compare them")
       ->check(one_of(policies));
   command
       ->add_option("--out", arguments->out,
@@ -283,7 +283,7 @@ void add_schedule_command(CLI::App& app) {
   command
       ->add_option("--start-seconds", arguments->start_s,
                    "Time that a start takes before its first epoch, also one that goes on "
-                   "(default: as --measured runs say that atoll launch has made, otherwise 2 s)")
+                   "(default: the mean of --measured runs made by atoll launch, otherwise 2 s)")
       ->transform(seconds({.least = 0, .most = kMostListSeconds}));
   command->add_option("--seed", arguments->options.seed, "Seed of search")->check(seed_number());
   command
