@@ -426,7 +426,7 @@ class ScheduleRunTest(OneFolderTest):
                                     if segment["job"] == 2), 3)
 
     def test_a_host_is_lost_and_back(self):
-        write(self.path("lost.toml"), job_list(("a", 500, {}, SLOW)))
+        write(self.path("lost.toml"), job_list(("a", 1200, {}, SLOW)))
         job = self.start("lost", policy="marginal")
         self.wait_until(lambda: len(self.epochs("lost", "a")) > 20, job, "lost")
         write(self.path("lost-two"), "")
@@ -442,7 +442,7 @@ class ScheduleRunTest(OneFolderTest):
         self.assertEqual(hosts[0], [0, 1])
         self.assertEqual(hosts[1], [0])
         self.assertEqual(hosts[-1], [0, 1], self.log("lost"))
-        self.assert_same_losses("lost", "a", 500, "--lr", "0.001")
+        self.assert_same_losses("lost", "a", 1200, "--lr", "0.001")
 
     def kill_host(self, host):
         for name in filter(str.isdigit, os.listdir("/proc")):
