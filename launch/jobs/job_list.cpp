@@ -217,9 +217,8 @@ double read_seconds(const Json& group, const char* key, const std::string& place
   if (value.is_string()) seconds = parse_duration(value.get<std::string>());
   if (!seconds || !(*seconds >= 0 && *seconds <= kMostListSeconds)) {
     fail_option(
-        "{}: {}: found {}; allowed are seconds, such as 30, and durations, such as \"1h30m\", up "
-        "to "
-        "{} s",
+        "{}: {}: found {}; allowed are seconds, such as 30, and durations, such as \"1h30m\", "
+        "up to {} s",
         place, key, shown(value), kMostListSeconds);
   }
   return *seconds;

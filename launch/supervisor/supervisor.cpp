@@ -131,6 +131,7 @@ Supervisor::Supervisor(const SupervisedJob& job)
       port_(is_local_),
       stop_request_(acknowledge_stop),
       policy_(job.restarts) {
+  if (holds_run(job.run_dir)) old_run_ = fs::last_write_time(job.run_dir / kConfigName);
   const std::string found = is_local_ ? "127.0.0.1" : host_name();
   address_ = fmt::format("{}:{}", job.address.empty() ? found : job.address, port_.port());
 }
@@ -190,8 +191,8 @@ Supervisor::End Supervisor::attempt(int number) {
   if (std::getenv(EpochQuestions::kAddress) != nullptr) {
     launcher.exported.emplace_back(EpochQuestions::kAddress);
   }
-  const std::vector<std::string> words = words_of_attempt(
-      job_.words, number, epoch_ > 0 || holds_run(job_.run_dir), job_.snapshot_every);
+  const std::vector<std::string> words =
+      words_of_attempt(job_.words, number, epoch_ > 0 || has_begun(), job_.snapshot_every);
   ChildProcess job(launcher_command(launcher, job_.program, words),
                    {.environment = {fmt::format("{}={}", SupervisorLink::kAddress, address_),
                                     fmt::format("{}={}", SupervisorLink::kKey, key_)}});
@@ -325,6 +326,10 @@ Supervisor::Fault Supervisor::fault(Clock::time_point started) const {
                         kMostStartTimeouts * job_.start_seconds)};
   }
   return {};
+}
+
+bool Supervisor::has_begun() const {
+  return holds_run(job_.run_dir) && fs::last_write_time(job_.run_dir / kConfigName) != old_run_;
 }
 
 bool Supervisor::is_starting() const {

@@ -72,6 +72,7 @@ class Supervisor {
   // How far the start has come, as a number that grows with every sign of it.
   std::int64_t start_signs() const;
   std::int64_t ready_ranks() const;
+  bool has_begun() const;    // the run of these words is there, and not only one to be overwritten
   bool is_starting() const;  // some rank has not met the others yet
   void note_progress();
   void stop(ChildProcess& job);
@@ -107,6 +108,7 @@ class Supervisor {
   std::vector<std::string> hosts_;  // of this attempt
   // That can be reached, where that was found out while the attempt before was ended.
   std::optional<std::vector<std::string>> reachable_;
+  std::optional<std::filesystem::file_time_type> old_run_;  // when one before was configured
   std::string story_;  // lines for RUN/events.jsonl, until there is a run
   const Clock::time_point begin_ = Clock::now();
   int attempt_ = 0;

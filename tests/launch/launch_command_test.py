@@ -261,6 +261,27 @@ class LaunchTest(OneFolderTest):
                 self.assertIn("0 of 2 ranks have started, and there was no sign of others for 2 s",
                               output)
 
+    def test_a_first_attempt_that_makes_no_run_overwrites_later(self):
+        """Its rank meets the others, and is lost before it has touched the old run."""
+        job = self.launch("anew", 3, ranks=1)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 0, output)
+        mpirun = self.launcher("lost-once", f"""import socket
+if not os.path.exists({self.path("lost-once")!r}):
+    open({self.path("lost-once")!r}, "w").close()
+    host, port = os.environ["ATOLL_SUPERVISOR"].rsplit(":", 1)
+    link = socket.create_connection((host, int(port)))
+    key = os.environ["ATOLL_SUPERVISOR_KEY"]
+    link.sendall(f"hello {{key}} 0 1 {{socket.gethostname()}} {{os.getpid()}}\\nready\\n".encode())
+    time.sleep(1)
+    sys.exit(1)""")
+        job = self.launch("anew", 3, ranks=1, mpirun=mpirun, more=["--overwrite"])
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 0, output)
+        self.assertIn("attempt 2", output)
+        self.assertIn("epoch 1/3 ", output)
+        self.assertEqual(self.epochs("anew"), 3)
+
     def test_a_launcher_that_does_not_end_with_its_ranks(self):
         """As mpirun does whose host is lost just then."""
         place = self.path("lingers.py")
