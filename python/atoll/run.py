@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import tempfile
 import warnings
 
@@ -546,7 +547,8 @@ class Run:
             nodes that the dataset of the training did not have. Or a path, as the option --nodes.
         path: None, or a file that gets the predictions instead; then nothing is returned. A .csv or
             .parquet file is a table: the node or its id, the class, and with "labels" the
-            probability of each. A .npy file holds the array. .parquet needs pyarrow, or pandas with
+            probability of each. A .npy file holds the array; with `nodes`, rows.ids.npy beside
+            rows.npy has the number of the node of each row. .parquet needs pyarrow, or pandas with
             one of its engines.
 
         The array is memory-mapped from the file that the engine has written, without a copy.
@@ -584,13 +586,31 @@ class Run:
         words, launcher = _launch(words, ranks, launcher)
         _program.run(words, launcher)
 
+    def _write_probabilities(self, dataset, path, ranks, launcher, options):
+        """As the program writes its arrays: the numbers of chosen nodes lie beside their rows."""
+        ids = f"{os.path.splitext(path)[0]}.ids.npy"
+        nodes = options.get("nodes")
+        if nodes is not None and os.path.abspath(nodes) == ids:
+            raise InputError(f"path: {path}: the ids of its rows would replace nodes {nodes}; allowed "
+                             "is another name")
+        with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
+            file = os.path.join(folder, "rows.npy")
+            self._run_predict("logits", dataset, file, ranks, launcher, options)
+            rows = _probabilities(np.load(file), Dataset(dataset).task)
+            with open(path, "wb") as out:
+                np.save(out, rows)
+            if nodes is not None:
+                shutil.copyfile(os.path.join(folder, "rows.ids.npy"), ids)
+            elif os.path.exists(ids):  # those of rows that were in the file before
+                os.remove(ids)
+
     def _write_predictions(self, what, dataset, path, ranks, launcher, options):
         suffix = os.path.splitext(path)[1].lower()
         if suffix not in (".npy", ".csv", ".parquet"):
             raise InputError(f"path: {path}: allowed are names that end in .npy, .csv or .parquet")
         if what == "probabilities":
             if suffix == ".npy":
-                np.save(path, self.predict(what, dataset, ranks=ranks, launcher=launcher, **options))
+                self._write_probabilities(dataset, path, ranks, launcher, options)
                 return
             what = "labels"  # whose table has them
         if suffix != ".parquet":

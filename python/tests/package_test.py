@@ -407,6 +407,15 @@ class TrainTest(WorkFolder):
         self.assertEqual(run.predict("probabilities", nodes=[9, 1]).shape, (2, CLASSES))
         run.predict(nodes=[9, 1], path="some.npy")
         np.testing.assert_array_equal(np.load("some.ids.npy"), [9, 1])
+        run.predict("probabilities", nodes=[9, 1, 9], path="shares.npy")
+        np.testing.assert_array_equal(np.load("shares.ids.npy"), [9, 1, 9])
+        np.testing.assert_allclose(np.load("shares.npy"), run.predict("probabilities")[[9, 1, 9]],
+                                   rtol=1e-5, atol=1e-5)
+        with self.assertRaisesRegex(atoll.InputError, "shares.npy: the ids of its rows"):
+            run.predict("probabilities", nodes="shares.ids.npy", path="shares.npy")
+        run.predict("probabilities", path="shares.npy")
+        self.assertEqual(np.load("shares.npy").shape, (NODES, CLASSES))
+        self.assertFalse(os.path.exists("shares.ids.npy"))
         given = arrays()
         new = {"edge_index": np.array([[0, 3, NODES], [NODES, NODES + 1, NODES + 1]]),
                "x": given["x"][:2] + 1, "y": np.array([-1, -1])}
