@@ -52,7 +52,9 @@ std::vector<std::int32_t> read_different_nodes(const std::string& text, std::int
 class Appender {
  public:
   explicit Appender(const AppendOptions& options)
-      : options_(options), data_(checked(options.data)), writer_(options.out, data_) {}
+      : options_(options),
+        data_(checked(options.data)),
+        writer_(options.out, data_.folder(), data_.info()) {}
 
   AppendReport run() {
     const fs::path& out = options_.out;

@@ -46,8 +46,8 @@ void DeltaEdges::add(std::int64_t source, std::int64_t target, float weight, std
   features_.insert(features_.end(), features.begin(), features.end());
 }
 
-DeltaWriter::DeltaWriter(const fs::path& out, const Dataset& base)
-    : folder_(out), out_(out), base_folder_(base.folder()), base_(base.info()), info_(base.info()) {
+DeltaWriter::DeltaWriter(const fs::path& out, const fs::path& folder, const DatasetInfo& base)
+    : folder_(out), out_(out), base_folder_(folder), base_(base), info_(base) {
   const fs::path classes = base_folder_ / kClassNamesFile;
   if (is_there(classes)) fs::copy_file(classes, file(kClassNamesFile));
 }

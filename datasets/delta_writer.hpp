@@ -31,8 +31,10 @@ class DeltaEdges {
 
 class DeltaWriter {
  public:
-  // As DatasetWriter, of `out`. `base` is where the delta will look for it.
-  DeltaWriter(const std::filesystem::path& out, const Dataset& base);
+  // As DatasetWriter, of `out`. `folder` is where the delta will look for its base, of which `base`
+  // is what opening it says.
+  DeltaWriter(const std::filesystem::path& out, const std::filesystem::path& folder,
+              const DatasetInfo& base);
 
   // Facts that arrays don't tell: those of the base, until the caller changes them.
   DatasetInfo& info() { return info_; }

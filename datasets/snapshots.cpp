@@ -121,10 +121,12 @@ class SnapshotWriter {
     return writer.commit();
   }
 
-  DatasetInfo write_next(std::size_t k, const fs::path& out, const fs::path& before) {
-    const Dataset base = Dataset::open(before);
+  // `before`: the folder of the snapshot before, with what was written there: to open it would
+  // merge its chain again.
+  DatasetInfo write_next(std::size_t k, const fs::path& out, const fs::path& before,
+                         const DatasetInfo& base) {
     const DatasetInfo& from = whole_.info();
-    DeltaWriter writer(out, base);
+    DeltaWriter writer(out, before, base);
     DatasetInfo& info = writer.info();
     const std::int64_t n = ends_[k] - ends_[k - 1];
     info.name = name_of(k);
@@ -373,8 +375,8 @@ std::vector<Snapshot> import_snapshots(const std::string& format, const ImportOp
   for (std::size_t k = 0; k < made.size(); ++k) {
     activity.advance_to(static_cast<std::int64_t>(k));
     const auto place = [&](std::size_t at) { return scratch.path() / made[at].folder.filename(); };
-    made[k].info =
-        k == 0 ? writer.write_first(place(0)) : writer.write_next(k, place(k), place(k - 1));
+    made[k].info = k == 0 ? writer.write_first(place(0))
+                          : writer.write_next(k, place(k), place(k - 1), made[k - 1].info);
   }
   // One with another content is refused before any is put in place.
   for (Snapshot& snapshot : made) snapshot.was_there = is_in_place(snapshot.folder, snapshot.info);
