@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/training/metric_names.hpp"
+#include "launch/command_words.hpp"
 #include "launch/config_file.hpp"
 
 namespace atl {
@@ -64,14 +65,15 @@ void append_commands(const CLI::App& command, std::vector<ListedCommand>& list) 
 Json to_json(const std::vector<OptionDescription>& options) {
   Json list = Json::array();
   for (const OptionDescription& option : options) {
-    list.push_back({{"name", option.name},
-                    {"letter", option.letter},
-                    {"group", option.group},
-                    {"help", option.help},
-                    {"default", option.initial},
-                    {"is_flag", option.is_flag},
-                    {"words", option.words},
-                    {"required", option.required}});
+    Json& row = list.emplace_back(Json{{"name", option.name},
+                                       {"letter", option.letter},
+                                       {"group", option.group},
+                                       {"help", option.help},
+                                       {"default", option.initial},
+                                       {"is_flag", option.is_flag},
+                                       {"words", option.words},
+                                       {"required", option.required}});
+    if (!option.alone.empty()) row["alone"] = option.alone;
   }
   return list;
 }
@@ -81,6 +83,12 @@ Json to_json(const std::vector<OptionDescription>& options) {
 std::vector<ListedCommand> list_commands(const CLI::App& program) {
   std::vector<ListedCommand> list;
   append_commands(program, list);
+  for (const auto& [name, value] : values_alone()) {
+    for (ListedCommand& command : list) {
+      const auto found = std::ranges::find(command.options, name, &OptionDescription::name);
+      if (found != command.options.end()) found->alone = value;
+    }
+  }
   return list;
 }
 

@@ -20,6 +20,7 @@ struct OptionDescription {
   std::string letter = "";              // without dash; "": none
   std::vector<std::string> words = {};  // the only values, if not empty
   bool required = false;
+  std::string alone = {};  // its value where no word follows it; "": one must follow
 };
 
 // One command, without those nested in it.

@@ -48,6 +48,14 @@ std::vector<BareFlag> bare_flags() {
 
 }  // namespace
 
+std::map<std::string, std::string> values_alone() {
+  std::map<std::string, std::string> values;
+  for (const Option<TrainOptions>& row : train_options()) {
+    if (!row.bare.empty()) values.emplace(row.name, row.bare);
+  }
+  return values;
+}
+
 void complete_bare_flags(std::vector<std::string>& words) {
   for (const BareFlag& bare : bare_flags()) {
     for (std::size_t i = 0; i < words.size(); ++i) {

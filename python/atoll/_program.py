@@ -317,11 +317,15 @@ def option_words(command, values):
         if value is None:
             continue
         if isinstance(value, bool):
-            # Flags have no value, switches are on or off.
-            if name in known and known[name]["is_flag"]:
+            # Flags have no value, words may stand for one, switches are on or off.
+            row = known.get(name, {})
+            if row.get("is_flag"):
                 words += [f"--{name}"] if value else []
                 continue
-            value = "on" if value else "off"
+            if "alone" in row:
+                value = row["alone"] if value else row["default"]
+            else:
+                value = "on" if value else "off"
         elif isinstance(value, (list, tuple, range)) or hasattr(value, "tolist"):
             if hasattr(value, "tolist"):  # arrays, tensors and their numbers
                 value = value.tolist()

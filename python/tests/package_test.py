@@ -531,6 +531,10 @@ class TrainTest(WorkFolder):
         self.assertEqual(_program.option_words("train", values),
                          ["--trace", "--tf32=off", "--edge-scores=on"])
         self.assertEqual(_program.option_words("import", {"directed": True}), ["--directed"])
+        run = atoll.train(self.dataset, inductive=True, **QUICK)
+        self.assertEqual(run.summary["inductive"], "train")
+        run = atoll.train(self.dataset, inductive=False, **QUICK)
+        self.assertNotIn("inductive", run.summary)
 
     def test_a_progress_function_that_fails_interrupts_the_run(self):
         def fail(record):

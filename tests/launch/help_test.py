@@ -132,6 +132,8 @@ class HelpTest(unittest.TestCase):
             "default": "none", "is_flag": False, "words": ["none", "layer", "batch"], "required": False})
         self.assertEqual((options["quiet"]["letter"], options["quiet"]["is_flag"]), ("q", True))
         self.assertEqual(options["epochs"]["default"], "100")
+        self.assertEqual([(name, row["alone"]) for name, row in options.items() if "alone" in row],
+                         [("inductive", "train")])
         for command in commands.values():
             for row in command["options"]:
                 self.assertTrue(row["help"], (command["name"], row))
