@@ -164,6 +164,14 @@ class AppendTest(OneFolderTest):
                 self.assertIn(text, self.refuse("append", "data", *words, "--out", "new"))
         self.assertIn("exists", self.refuse("append", "data", "--edges", "x.csv", "--out", "data@2"))
         self.assertIn("it is whole already", self.refuse("compact", "data", "--out", "new"))
+        for words in (["append", "data@2", "--edges", "x.csv"], ["compact", "data@2"]):
+            for out in ("data/parts", "data@2/new/deep", "./data/../data@2/new/"):
+                error = self.refuse(*words, "--out", out)
+                self.assertIn(f"--out {out}: it lies inside of the dataset ", error)
+            self.assertIn("--out data@2/: it is the dataset itself",
+                          self.refuse(*words, "--out", "data@2/"))
+        for out in ("data/parts", "data@2/new"):
+            self.assertFalse(os.path.exists(os.path.join(self.folder, out)))
         self.assertIn("nowhere", self.refuse("append", "nowhere", "--nodes", "1", "--out", "new"))
 
 
