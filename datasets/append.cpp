@@ -86,7 +86,8 @@ class Appender {
     write_changed_features();
     write_edges();
     if (report_.nodes_added + report_.nodes_removed + report_.entries_added +
-            report_.entries_removed + report_.entries_known + report_.features_changed ==
+            report_.entries_removed + report_.entries_replaced + report_.entries_known +
+            report_.features_changed ==
         0) {
       fail_option(
           "{}: nothing to append; give --nodes, --edges, --remove-nodes, --remove-edges or "
@@ -421,11 +422,14 @@ class Appender {
     const EdgeChangeCounts& counts = changes.counts();
     report_.entries_added = counts.added;
     report_.entries_known = counts.known;
+    report_.entries_replaced = counts.replaced;
     report_.self_loops = counts.self_loops;
     report_.duplicates = counts.duplicates;
     report_.self_loops_kept = keep;
     DatasetInfo& info = writer_.info();
-    info.edges_source += counts.source;
+    info.edges_source =
+        std::max<std::int64_t>(0, info.edges_source - changes.removed_from_source()) +
+        counts.source;
     info.relations = std::max(info.relations, counts.relations);
     report_.entries_removed = changes.write(writer_);
   }

@@ -33,7 +33,8 @@ struct AppendReport {
   std::int64_t nodes_removed = 0;
   std::int64_t entries_added = 0;  // of col_idx
   std::int64_t entries_removed = 0;
-  std::int64_t entries_known = 0;  // that were there before
+  std::int64_t entries_replaced = 0;  // that were removed and added again
+  std::int64_t entries_known = 0;     // that were there before
   std::int64_t features_changed = 0;
   std::int64_t self_loops = 0;  // dropped, unless they are kept
   std::int64_t duplicates = 0;  // merged within the new edges

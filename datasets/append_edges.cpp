@@ -283,7 +283,7 @@ void EdgeChanges::add_entry(const Entry& entry, float weight, std::span<const fl
   }
   const auto gone = std::ranges::lower_bound(removed_, entry);
   if (gone != removed_.end() && *gone == entry) {
-    ++counts_.added;
+    ++counts_.replaced;
     is_back_[gone - removed_.begin()] = 1;
     return added_.add(entry.source, entry.target, weight, entry.type, features);
   }
@@ -302,6 +302,17 @@ void EdgeChanges::add_entry(const Entry& entry, float weight, std::span<const fl
                          : std::span<const float>());
 }
 
+std::int64_t EdgeChanges::removed_from_source() const {
+  const DatasetInfo& info = data_.info();
+  // A source that has as many edges as there are entries lists both directions of each.
+  const bool listed_once = graph_.symmetric && info.edges_source < info.edges;
+  const std::int64_t relations = reverse_ ? info.relations / 2 : info.relations;
+  return std::ranges::count_if(removed_, [&](const Entry& entry) {
+    return (!listed_once || entry.source <= entry.target) &&
+           (relations == 0 || entry.type < relations);
+  });
+}
+
 std::int64_t EdgeChanges::write(DeltaWriter& writer) {
   DeltaEdges removed;
   for (std::size_t i = 0; i < removed_.size(); ++i) {
@@ -309,7 +320,7 @@ std::int64_t EdgeChanges::write(DeltaWriter& writer) {
     if (is_back_[i] == 0) removed.add(entry.source, entry.target, 0, entry.type);
   }
   writer.write_edges(added_, removed, counts_.added);
-  return std::ssize(removed_);
+  return removed.size();
 }
 
 }  // namespace atl

@@ -20,11 +20,12 @@ struct EdgeChangeCounts {
   std::int64_t duplicates = 0;  // of these, repeats within the file
   std::int64_t added = 0;       // entries of rows
   std::int64_t known = 0;       // entries that were there before
+  std::int64_t replaced = 0;    // entries that were removed first
   std::int64_t relations = 0;
 };
 
 // Throws Error{kInput} unless rows are as an import writes them: ascending and without duplicates,
-// columns in int32, types in uint16.
+// with an entry back for each one of an undirected graph, columns in int32, types in uint16.
 void require_imported_form(const Dataset& data);
 
 class EdgeChanges {
@@ -38,7 +39,10 @@ class EdgeChanges {
   // Then options.edges.
   void add();
   const EdgeChangeCounts& counts() const { return counts_; }
-  // Returns how many entries are removed.
+  // Edges of the dataset's source that are removed. Which of them an import has merged is not
+  // known, so each entry stands for one, or both directions together do.
+  std::int64_t removed_from_source() const;
+  // Returns how many entries are removed, and not added again.
   std::int64_t write(DeltaWriter& writer);
 
  private:

@@ -20,10 +20,14 @@ void run_append(const AppendOptions& options) {
   print("{}: {} nodes, {} edges\n", info.name, info.nodes, info.edges);
   fmt::print("nodes: {} added, {} removed, features of {} changed\n", report.nodes_added,
              report.nodes_removed, report.features_changed);
+  const std::string replaced =
+      report.entries_replaced > 0
+          ? fmt::format(", {} removed and added again", report.entries_replaced)
+          : "";
   fmt::print(
-      "edges: {} added, {} removed{}, {} known already ({}); {} self-loops {}, {} duplicates "
+      "edges: {} added, {} removed{}{}, {} known already ({}); {} self-loops {}, {} duplicates "
       "merged\n",
-      report.entries_added, report.entries_removed,
+      report.entries_added, report.entries_removed, replaced,
       info.directed ? "" : " (an edge counts in each direction)", report.entries_known,
       info.weighted ? "their weights were added" : "left as they were", report.self_loops,
       report.self_loops_kept ? "kept" : "dropped", report.duplicates);

@@ -127,6 +127,52 @@ TEST_F(Growing, RemovedNodesKeepTheirIds) {
   EXPECT_THAT(Dataset::open(at("base")).features(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
 }
 
+TEST_F(Growing, ReplacedEdgesAreNoNewOnes) {
+  options_.remove_edges = text("gone.txt", "0 1\n2 3\n");
+  options_.edges = text("edges.txt", "1 0\n0 2\n");
+  const AppendReport report = append_dataset(options_);
+  EXPECT_EQ(report.entries_added, 2);
+  EXPECT_EQ(report.entries_removed, 2);
+  EXPECT_EQ(report.entries_replaced, 2);
+  const Json link = describe_chain(at("next")).back();
+  EXPECT_EQ(link.at("edges_added"), 2);
+  EXPECT_EQ(link.at("edges_removed"), 2);
+  EXPECT_EQ(report.info.edges_source, 3);
+  // Nothing but a replacement is a change, too.
+  options_.data = at("next");
+  options_.out = at("after");
+  options_.remove_edges = text("gone.txt", "0 1\n");
+  options_.edges = text("edges.txt", "0 1\n");
+  append();
+  const Json after = describe_chain(at("after")).back();
+  EXPECT_EQ(after.at("edges_added"), 0);
+  EXPECT_EQ(after.at("edges_removed"), 0);
+}
+
+TEST_F(Growing, EdgesInTheSourceAreThoseOfAnImportOfTheRest) {
+  options_.remove_nodes = "1";
+  EXPECT_EQ(append().info().edges_source, 1);
+  fs::remove_all(at("next"));
+  ImportOptions directed;
+  directed.directed = true;
+  import_base(directed);
+  EXPECT_EQ(append().info().edges_source, 1);
+  fs::remove_all(at("next"));
+  // Each direction stands in the source.
+  write_npy<std::int64_t>(at("source") / "edge_index.npy",
+                          std::vector<std::int64_t>{0, 1, 2, 1, 2, 3, 1, 2, 3, 0, 1, 2}, {2, 6});
+  import_base({});
+  EXPECT_EQ(append().info().edges_source, 2);
+  fs::remove_all(at("next"));
+  // An edge back of a relation of its own does not.
+  write_npy<std::int64_t>(at("source") / "edge_index.npy",
+                          std::vector<std::int64_t>{0, 1, 2, 1, 2, 3}, {2, 3});
+  write_npy<std::int64_t>(at("source") / "edge_type.npy", std::vector<std::int64_t>{0, 1, 1}, {3});
+  directed.reverse_relations = true;
+  import_base(directed);
+  EXPECT_EQ(append().info().edges_source, 1);
+}
+
 TEST_F(Growing, NodesAreListedAsPredictTakesThem) {
   options_.remove_nodes = "1";
   options_.change_features = "2-3,0," + text("rows.csv", "5 6\n7 8\n9 10\n").string();
@@ -391,6 +437,7 @@ TEST_P(Changing, IsWhatAMapOfEdgesGives) {
   import.classes = 2;
   import_dataset("edges", import);
   for (int step = 1; step <= 12; ++step) {
+    const EdgeMap before = edges;
     AppendOptions options;
     options.data = dir.path() / std::to_string(step - 1);
     options.out = dir.path() / std::to_string(step);
@@ -445,6 +492,13 @@ TEST_P(Changing, IsWhatAMapOfEdgesGives) {
     append_dataset(options);
     const Dataset dataset = Dataset::open(options.out);
     dataset.validate();
+    const auto missing = [](const EdgeMap& from, const EdgeMap& in) {
+      return std::ranges::count_if(in,
+                                   [&](const auto& edge) { return !from.contains(edge.first); });
+    };
+    const Json link = describe_chain(options.out).back();
+    ASSERT_EQ(link.at("edges_added"), missing(before, edges)) << step;
+    ASSERT_EQ(link.at("edges_removed"), missing(edges, before)) << step;
     ASSERT_EQ(dataset.info().nodes, nodes);
     ASSERT_EQ(edge_map(dataset), edges) << step;
     ASSERT_TRUE(std::ranges::equal(dataset.features(), features)) << step;
