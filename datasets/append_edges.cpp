@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
@@ -14,26 +15,79 @@ namespace atl {
 
 namespace fs = std::filesystem;
 
-void require_imported_form(const Dataset& data) {
+namespace {
+
+// A row and a source in it of which the entry back is missing, where rows ascend.
+struct OneWay {
+  std::int64_t row;
+  std::int64_t source;
+};
+std::optional<OneWay> find_one_way(const GraphView& graph) {
+  const CsrView& csr = graph.in_edges;
+  const auto key = [&](std::int64_t e, std::int64_t node) {
+    return std::pair(node, graph.edge_types.empty() ? 0 : graph.edge_types[e]);
+  };
+  // Rows that are visited in order meet the entries back in order, too.
+  std::vector<std::int64_t> next(csr.row_ptr.begin(), csr.row_ptr.end() - 1);
+  for (std::int64_t i = 0; i < csr.rows(); ++i) {
+    for (std::int64_t e = csr.row_ptr[i]; e < csr.row_ptr[i + 1]; ++e) {
+      const std::int64_t j = csr.col_idx[e];
+      const std::int64_t back = next[j]++;
+      const bool is_there = back < csr.row_ptr[j + 1];
+      if (is_there && key(back, csr.col_idx[back]) == key(e, i)) continue;
+      // What stands in its place, if it is less, was met by no row.
+      const bool other = is_there && key(back, csr.col_idx[back]) < key(e, i);
+      return other ? OneWay{j, csr.col_idx[back]} : OneWay{i, j};
+    }
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void refuse_form(const Dataset& data, const std::string& why, const char* how) {
+  fail_input("{}: {}, so nothing can be appended; atoll import npy {} --out NEW{} writes it {}",
+             data.folder().string(), why, data.folder().string(),
+             data.info().directed ? " --directed" : "", how);
+}
+
+void require_ascending_rows(const Dataset& data) {
   const GraphView graph = data.graph();
+  const CsrView& csr = graph.in_edges;
   std::atomic<std::int64_t> wrong = -1;
+  std::atomic<std::int64_t> outside = -1;
   parallel_for(graph.nodes(), 256, [&](std::int64_t i) {
-    const auto type = [&](std::int64_t e) {
-      return graph.edge_types.empty() ? 0 : graph.edge_types[e];
+    const auto key = [&](std::int64_t e) {
+      return std::pair(csr.col_idx[e], graph.edge_types.empty() ? 0 : graph.edge_types[e]);
     };
-    const auto& columns = graph.in_edges.col_idx;
-    for (std::int64_t e = graph.in_edges.row_ptr[i] + 1; e < graph.in_edges.row_ptr[i + 1]; ++e) {
-      if (std::pair(columns[e - 1], type(e - 1)) >= std::pair(columns[e], type(e))) wrong = i;
+    const auto row = csr.row(i);
+    if (!row.empty() && (row.front() < 0 || row.back() >= graph.nodes())) outside = i;
+    for (std::int64_t e = csr.row_ptr[i] + 1; e < csr.row_ptr[i + 1]; ++e) {
+      if (key(e - 1) >= key(e)) wrong = i;
     }
   });
-  const auto refuse = [&](const std::string& why) {
-    fail_input(
-        "{}: {}, so nothing can be appended; atoll import npy {} --out NEW{} writes it in "
-        "order",
-        data.folder().string(), why, data.folder().string(),
-        data.info().directed ? " --directed" : "");
-  };
-  if (wrong >= 0) refuse(fmt::format("row {} of col_idx.npy doesn't ascend", wrong.load()));
+  if (wrong >= 0) {
+    refuse_form(data, fmt::format("row {} of col_idx.npy doesn't ascend", wrong.load()),
+                "in order");
+  }
+  if (outside < 0) return;
+  const auto row = csr.row(outside);
+  fail_input("{}: row {} of col_idx.npy holds {}; allowed are node ids 0 to {}",
+             data.folder().string(), outside.load(), row.front() < 0 ? row.front() : row.back(),
+             graph.nodes() - 1);
+}
+
+}  // namespace
+
+void require_imported_form(const Dataset& data) {
+  require_ascending_rows(data);
+  const GraphView graph = data.graph();
+  if (const auto found = graph.symmetric ? find_one_way(graph) : std::nullopt) {
+    refuse_form(data,
+                fmt::format("'directed' is false, and row {} of col_idx.npy holds {}, but row {} "
+                            "doesn't hold {}{}",
+                            found->row, found->source, found->source, found->row,
+                            graph.edge_types.empty() ? "" : " with the same type"),
+                "in both directions");
+  }
   if (data.grown() != nullptr) return;
   for (const auto& [name, descr] :
        {std::pair{"col_idx.npy", "<i4"}, std::pair{"edge_types.npy", "<u2"},
@@ -41,9 +95,9 @@ void require_imported_form(const Dataset& data) {
     const fs::path path = data.folder() / name;
     if (!is_there(path)) continue;
     const NpyFile array(path);
-    if (!array.is(descr)) {
-      refuse(fmt::format("the element type of {} is '{}'", name, array.header().descr));
-    }
+    if (array.is(descr)) continue;
+    refuse_form(data, fmt::format("the element type of {} is '{}'", name, array.header().descr),
+                "in order");
   }
 }
 

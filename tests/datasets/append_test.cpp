@@ -356,6 +356,33 @@ TEST_F(Growing, RowsOutOfOrderAreRefused) {
   EXPECT_THAT(refused(), HasSubstr("row 0 of col_idx.npy doesn't ascend"));
 }
 
+TEST_F(Growing, EdgesWithoutOnesBackAreRefused) {
+  const fs::path mine = at("mine");
+  write_file(mine / "dataset.json", R"({"directed": false})");
+  options_.data = mine;
+  options_.nodes = "1";
+  const auto refused_with = [&](const std::vector<std::int64_t>& row_ptr,
+                                const std::vector<std::int32_t>& col_idx) {
+    write_file(mine / "row_ptr.npy", fixtures::npy_bytes<std::int64_t>(row_ptr));
+    write_file(mine / "col_idx.npy", fixtures::npy_bytes<std::int32_t>(col_idx));
+    return refused();
+  };
+  EXPECT_THAT(refused_with({0, 1, 3, 3, 4}, {1, 0, 3, 2}),
+              HasSubstr("row 1 of col_idx.npy holds 3, but row 3 doesn't hold 1"));
+  EXPECT_THAT(refused_with({0, 0, 2, 3, 3}, {0, 2, 1}),
+              HasSubstr("row 1 of col_idx.npy holds 0, but row 0 doesn't hold 1"));
+  EXPECT_THAT(refused_with({0, 0, 1, 3, 4}, {2, 0, 3, 2}),
+              HasSubstr("holds 0, but row 0 doesn't hold 2"));
+  EXPECT_THAT(refused_with({0, 1, 2, 2, 2}, {1, 7}),
+              HasSubstr("row 1 of col_idx.npy holds 7; allowed are node ids 0 to 3"));
+  // Types have to be the same, too.
+  write_file(mine / "edge_types.npy", fixtures::npy_bytes<std::uint16_t>({0, 1}));
+  EXPECT_THAT(refused_with({0, 1, 2, 2, 2}, {1, 0}),
+              HasSubstr("row 1 doesn't hold 0 with the same type"));
+  write_file(mine / "edge_types.npy", fixtures::npy_bytes<std::uint16_t>({1, 1}));
+  append_dataset(options_);
+}
+
 // Edges as a map from (target, source, type) to weight, as a graph means them.
 using EdgeMap = std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, float>;
 
