@@ -90,7 +90,8 @@ void check_blocks(const TrainOptions& options) {
   if (!blocks.any()) return;
   const std::string found = blocks.option();
   if (blocks.count.number == 1) {
-    fail_option("{}: one block is the whole graph; allowed are 2 to {}, or 0", found, kMostBlocks);
+    fail_option("{}: one block is {}; allowed are 2 to {}, or 0", found,
+                blocks.leaves_out() ? "all that training sees" : "the whole graph", kMostBlocks);
   }
   const ExchangeOptions exchange = options.first_exchange_options();
   const ExchangeMode& mode = exchange_mode(exchange.mode);
@@ -147,7 +148,9 @@ void check_groups(const TrainOptions& options) {
   refuse(options.local_until.any(), options.first_phase_option(),
          "in whose epochs ranks of a group would still send to each other");
   refuse(options.blocks.any(), options.blocks.option(),
-         "whose blocks are dealt to ranks that hold a part alone");
+         options.blocks.deals()
+             ? "whose blocks are dealt to ranks that hold a part alone"
+             : "whose graph of the seen nodes is made by ranks that hold a part alone");
   refuse(options.repartition_every > 0,
          fmt::format("--repartition-every {}", options.repartition_every),
          "whose cuts have a part for each rank");

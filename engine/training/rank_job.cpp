@@ -108,8 +108,9 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     }
     if (options.blocks.any() && !backend_->host_accessible()) {
       fail_option(
-          "{}: backend {} found, and blocks are made on the host; allowed are cpu and reference",
-          options.blocks.option(), backend_->name());
+          "{}: backend {} found, and {} on the host; allowed are cpu and reference",
+          options.blocks.option(), backend_->name(),
+          options.blocks.deals() ? "blocks are made" : "the graph that training sees is made");
     }
     bytes_at_start_ = backend_->available_bytes();
     queue_ = backend_->make_queue();
