@@ -51,8 +51,8 @@ struct EvaluateArguments : ModelArguments {
 struct ModelUse {
   std::string doing;  // for the progress line
   std::function<void(bool links, const std::filesystem::path& model)> check;
-  // Nodes that alone are wanted, ascending, each once; null: all are.
-  std::function<std::vector<GlobalId>(const SafetensorsFile& file,
+  // Nodes that alone are wanted, as of RankJob::NodeChoice; null: all are.
+  std::function<std::vector<GlobalId>(const Dataset& dataset, const SafetensorsFile& file,
                                       const std::filesystem::path& model)>
       choose;
   std::function<void(RankJob& job, Transport& transport, bool numbers, Activity& activity)> use;
@@ -85,15 +85,15 @@ void apply_model(const ModelArguments& arguments, const ModelUse& what) {
     if (arguments.split_index >= 0) options.split_index = arguments.split_index;
     const PartitionOptions partition =
         arguments.partition.resolve(arguments.partition_seed, options.split_index);
-    std::vector<GlobalId> chosen;
+    RankJob::NodeChoice choose;
     if (what.choose) {
-      on_all_ranks(transport, [&] { chosen = what.choose(file, path); });
+      choose = [&](const Dataset& dataset) { return what.choose(dataset, file, path); };
       // Nothing of how the run was computed is needed for a part of it.
       options.model.memory.clear();
       options.model.offload = OffloadChoice::kAuto;
       options.model.offload_folder.clear();
     }
-    RankJob job(transport, arguments.dataset, partition, options, options.model.outputs, chosen);
+    RankJob job(transport, arguments.dataset, partition, options, options.model.outputs, choose);
     on_all_ranks(transport, [&] {
       const std::int64_t nodes = job.data().dataset().nodes;
       if (options.model.trains_nodes() && options.model.nodes != nodes) {
@@ -165,9 +165,12 @@ void run_predict(const PredictArguments& arguments) {
     }
   };
   std::vector<GlobalId> chosen;
-  const auto choose = [&](const SafetensorsFile& file, const std::filesystem::path& model) {
-    const std::int64_t nodes = Dataset::open(arguments.dataset).info().nodes;
-    chosen = read_nodes_or_new(arguments.nodes, nodes, nodes_of_model(file, model), "--nodes");
+  PredictionNames names;
+  const auto choose = [&](const Dataset& dataset, const SafetensorsFile& file,
+                          const std::filesystem::path& model) {
+    if (is_table_file(arguments.out, "--out")) names = prediction_names(dataset);
+    chosen = read_nodes_or_new(arguments.nodes, dataset.info().nodes, nodes_of_model(file, model),
+                               "--nodes");
     std::vector<GlobalId> distinct = chosen;
     std::ranges::sort(distinct);
     const auto repeated = std::ranges::unique(distinct);
@@ -181,7 +184,7 @@ void run_predict(const PredictArguments& arguments) {
     const std::int64_t nodes = job.data().dataset().nodes;
     if (!arguments.nodes.empty()) {
       const ChosenCosts costs = predict_chosen(job.trainer(), job.data(), transport, written,
-                                               chosen, arguments.out, arguments.dataset);
+                                               chosen, arguments.out, &names);
       activity.end();
       fmt::print("{} of {} of {} nodes in {}\n", name, chosen.size(), nodes, arguments.out);
       fmt::print(

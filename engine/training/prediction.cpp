@@ -22,6 +22,8 @@ struct PredictionFile {
   const RankData& data;
   Transport& transport;
   const std::filesystem::path& out;
+  std::filesystem::path dataset = {};  // whose names a table has, unless they are here:
+  const PredictionNames* names = nullptr;
   std::span<const GlobalId> chosen = {};  // their rows, in this order; empty: of all nodes
 
   std::int64_t rows() const { return chosen.empty() ? data.dataset().nodes : std::ssize(chosen); }
@@ -67,11 +69,16 @@ void write_rows(const PredictionFile& to, const std::vector<T>& local, std::int6
 }
 
 void write_table(const PredictionFile& to, const std::vector<float>& local, std::int64_t columns,
-                 PredictionKind kind, const std::filesystem::path& dataset) {
+                 PredictionKind kind) {
   const std::vector<float> all = to.collect(local, columns);
   const auto write = [&] {
     if (to.transport.rank() != 0) return;
-    const PredictionNames names = dataset.empty() ? PredictionNames() : prediction_names(dataset);
+    PredictionNames names;
+    if (to.names != nullptr) {
+      names = *to.names;
+    } else if (!to.dataset.empty()) {
+      names = prediction_names(Dataset::open(to.dataset));
+    }
     write_prediction_table(to.out, kind, to.data.dataset().task, all, columns, names, to.chosen);
   };
   on_all_ranks(to.transport, write, {"the file of predictions"});
@@ -108,8 +115,7 @@ void write_labels(const PredictionFile& to, const std::vector<float>& logits) {
 }
 
 // Returns the logits.
-ConstMatrixView write_predictions(Trainer& trainer, const PredictionFile& to, PredictionKind kind,
-                                  const std::filesystem::path& dataset) {
+ConstMatrixView write_predictions(Trainer& trainer, const PredictionFile& to, PredictionKind kind) {
   const Rank& rank = trainer.rank();
   const ConstMatrixView logits = trainer.queue_evaluation(0);
   rank.reducer.synchronize();
@@ -118,7 +124,7 @@ ConstMatrixView write_predictions(Trainer& trainer, const PredictionFile& to, Pr
   const std::vector<float> local =
       download_f32(rank.backend, rank.queue, rows.rows_in(to.local_rows()));
   if (is_table_file(to.out, "--out")) {
-    write_table(to, local, rows.cols, kind, dataset);
+    write_table(to, local, rows.cols, kind);
   } else if (kind == PredictionKind::kLabels) {
     write_labels(to, local);
   } else {
@@ -296,7 +302,7 @@ std::filesystem::path file_of_ids(const std::filesystem::path& out) {
 
 Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, PredictionKind kind,
                 const std::filesystem::path& out, const std::filesystem::path& dataset) {
-  const ConstMatrixView logits = write_predictions(trainer, {data, transport, out}, kind, dataset);
+  const ConstMatrixView logits = write_predictions(trainer, {data, transport, out, dataset}, kind);
   // Those of chosen nodes, which were in the file before.
   on_all_ranks(transport, [&] {
     if (transport.rank() == 0) std::filesystem::remove(file_of_ids(out));
@@ -306,8 +312,8 @@ Metrics predict(Trainer& trainer, const RankData& data, Transport& transport, Pr
 
 ChosenCosts predict_chosen(Trainer& trainer, const RankData& data, Transport& transport,
                            PredictionKind kind, std::span<const GlobalId> chosen,
-                           const std::filesystem::path& out, const std::filesystem::path& dataset) {
-  write_predictions(trainer, {data, transport, out, chosen}, kind, dataset);
+                           const std::filesystem::path& out, const PredictionNames* names) {
+  write_predictions(trainer, {data, transport, out, {}, names, chosen}, kind);
   ChosenCosts costs{.read = data.rows(), .nodes = data.dataset().nodes};
   const Program& program = trainer.network().evaluation();
   const NeededRows needed = needed_rows(program);

@@ -10,6 +10,8 @@
 
 namespace atl {
 
+struct PredictionNames;  // prediction_table.hpp
+
 enum class PredictionKind {
   kLabels,      // int32 [N] class, or uint8 [N, classes] for multi-label, int32 0/1 for binary
   kNumbers,     // f32 [N], or [N, outputs] if there are several: of a regression, instead of labels
@@ -50,11 +52,11 @@ struct ChosenCosts {
 
 // The same of the nodes that the job was made for, on its one rank, without metrics. chosen: these
 // in the order of the file's rows, any of them more than once. Beside a .npy file, file_of_ids()
-// gets their ids, int64 [rows].
+// gets their ids, int64 [rows]. names: of a table; null: numbers.
 ChosenCosts predict_chosen(Trainer& trainer, const RankData& data, Transport& transport,
                            PredictionKind kind, std::span<const GlobalId> chosen,
                            const std::filesystem::path& out,
-                           const std::filesystem::path& dataset = {});
+                           const PredictionNames* names = nullptr);
 std::filesystem::path file_of_ids(const std::filesystem::path& out);  // labels.ids.npy
 
 // A run's description of its model in the file, whose path is for errors; empty if no run wrote it.

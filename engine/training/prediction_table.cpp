@@ -108,19 +108,18 @@ class PredictionLines {
 
 }  // namespace
 
-PredictionNames prediction_names(const fs::path& dataset) {
-  const Dataset opened = Dataset::open(dataset);
-  PredictionNames names{opened.node_ids(), {}};
-  const fs::path file = dataset / kClassNamesFile;
+PredictionNames prediction_names(const Dataset& dataset) {
+  PredictionNames names{dataset.node_ids(), {}};
+  const fs::path file = dataset.folder() / kClassNamesFile;
   std::error_code ignored;
   Json classes;
   if (fs::exists(file, ignored)) {
     classes = parse_json(read_text(file), file.string());
-  } else if (const Json& made = opened.info().provenance;
+  } else if (const Json& made = dataset.info().provenance;
              made.is_object() && made.contains("class_names")) {
     classes = made.at("class_names");
   }
-  const std::int64_t count = opened.info().task == Task::kBinary ? 2 : opened.info().classes;
+  const std::int64_t count = dataset.info().task == Task::kBinary ? 2 : dataset.info().classes;
   if (!classes.is_array() || std::ssize(classes) != count) return names;
   for (const Json& name : classes) {
     names.classes.push_back(name.is_string() ? name.get<std::string>() : name.dump());

@@ -20,7 +20,7 @@ struct PredictionNames {
   std::vector<std::string> classes;
 };
 // Throws Error{kInput} naming a file that is damaged.
-PredictionNames prediction_names(const std::filesystem::path& dataset);
+PredictionNames prediction_names(const Dataset& dataset);
 
 // Whether `out` is a table by its suffix; throws Error{kOption} for one that is neither .csv nor
 // .npy. `option` names it.

@@ -85,15 +85,14 @@ std::int64_t device_bytes_of(const Shard& shard, DType dtype) {
 
 RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
                  const PartitionOptions& partition, const TrainOptions& options,
-                 std::int64_t model_outputs, std::vector<GlobalId> chosen)
+                 std::int64_t model_outputs, const NodeChoice& choose)
     : transport_(transport),
       dataset_(dataset),
       partition_(partition),
       model_(options.model),
       options_(options),
-      chosen_(std::move(chosen)),
       map_(rank_map(options.group_ranks, transport)),
-      shard_(shard_of_rank(model_outputs)),
+      shard_(shard_of_rank(model_outputs, choose)),
       threads_(threads_per_rank(transport, options.threads)) {
   const Activity activity("preparing", 0, transport.rank() == 0);
   BackendOptions settings;
@@ -149,7 +148,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   }
 }
 
-Shard RankJob::shard_of_rank(std::int64_t model_outputs) {
+Shard RankJob::shard_of_rank(std::int64_t model_outputs, const NodeChoice& choose) {
   const bool training = model_outputs == 0;
   std::string folder;
   std::string checksum;
@@ -168,8 +167,8 @@ Shard RankJob::shard_of_rank(std::int64_t model_outputs) {
     } else {
       dataset.require_predictable(options_.split_index, options_.model.trains_nodes());
     }
-    if (!chosen_.empty()) {
-      shard = shard_of_chosen(dataset, model_outputs);
+    if (choose) {
+      shard = shard_of_chosen(dataset, choose(dataset), model_outputs);
       return;
     }
     // Features of a partition are mapped, so that memory need not hold them.
@@ -194,7 +193,8 @@ Shard RankJob::shard_of_rank(std::int64_t model_outputs) {
   return shard;
 }
 
-Shard RankJob::shard_of_chosen(const Dataset& dataset, std::int64_t model_outputs) const {
+Shard RankJob::shard_of_chosen(const Dataset& dataset, const std::vector<GlobalId>& nodes,
+                               std::int64_t model_outputs) const {
   ATOLL_ASSERT(transport_.size() == 1, "{} ranks", transport_.size());
   const DatasetInfo& info = dataset.info();
   const ModelConfig model =
@@ -209,7 +209,7 @@ Shard RankJob::shard_of_chosen(const Dataset& dataset, std::int64_t model_output
         dataset.folder().string());
   }
   // The edges of the farthest nodes are those that they send along, in a graph that is symmetric.
-  return neighbourhood(dataset, chosen_, needed.most + (needed.counts_out_edges ? 1 : 0));
+  return neighbourhood(dataset, nodes, needed.most + (needed.counts_out_edges ? 1 : 0));
 }
 
 void RankJob::prepare(std::int64_t model_outputs) {

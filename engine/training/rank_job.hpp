@@ -2,6 +2,7 @@
 // order, with all ranks agreeing on errors before the next step.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -19,12 +20,15 @@ namespace atl {
 // Everything one rank holds. Members are destroyed in reverse order of use.
 class RankJob {
  public:
-  // Collective. `model_outputs`: see RankData. `chosen`: nodes, ascending, each once; only the
-  // neighbourhood that evaluations need for these is read, and they are its first rows. Then the
-  // job has one rank, and does nothing but evaluate. Empty: all.
+  // Nodes of the dataset, at least one, ascending, each once.
+  using NodeChoice = std::function<std::vector<GlobalId>(const Dataset&)>;
+
+  // Collective. `model_outputs`: see RankData. `choose`: only the neighbourhood that evaluations
+  // need for these nodes is read, and they are its first rows. Then the job has one rank, and does
+  // nothing but evaluate. Null: all.
   RankJob(Transport& transport, const std::filesystem::path& dataset,
           const PartitionOptions& partition, const TrainOptions& options,
-          std::int64_t model_outputs = 0, std::vector<GlobalId> chosen = {});
+          std::int64_t model_outputs = 0, const NodeChoice& choose = nullptr);
 
   // With --repartition-every: makes the cut that this epoch (from 1) is trained on, unless the job
   // has it, with a trainer in the state of the one before. That ends references to trainer() and
@@ -82,9 +86,10 @@ class RankJob {
   void enter_cut(int number);
   // Rank 0 makes the partition if it is not there; then every rank opens the shard of its part. One
   // rank alone needs none on disk. Collective.
-  Shard shard_of_rank(std::int64_t model_outputs);
+  Shard shard_of_rank(std::int64_t model_outputs, const NodeChoice& choose = nullptr);
   // See the constructor.
-  Shard shard_of_chosen(const Dataset& dataset, std::int64_t model_outputs) const;
+  Shard shard_of_chosen(const Dataset& dataset, const std::vector<GlobalId>& nodes,
+                        std::int64_t model_outputs) const;
   // Throws Error{kOption} on all ranks if --group-ranks asks for what can't be.
   void require_groups(const TrainOptions& options) const;
   // Collective.
@@ -108,7 +113,6 @@ class RankJob {
   PartitionOptions partition_;
   const ModelConfig model_;  // before anything is saved
   TrainOptions options_;
-  const std::vector<GlobalId> chosen_;
   RankMap map_;
   std::optional<CutRecord> cut_;              // with --repartition-every: that of the epoch
   std::unique_ptr<Repartition> repartition_;  // in cuts other than the partition

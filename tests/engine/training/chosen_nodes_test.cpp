@@ -63,7 +63,8 @@ class WholePrediction {
     std::ranges::sort(distinct);
     distinct.erase(std::ranges::unique(distinct).begin(), distinct.end());
     run_local_ranks(1, 60, [&](Transport& transport) {
-      RankJob job(transport, dataset_, {}, options_, outputs_, distinct);
+      RankJob job(transport, dataset_, {}, options_, outputs_,
+                  [&](const Dataset&) { return distinct; });
       job.trainer().load_state(state_, false, "state");
       costs_ = predict_chosen(job.trainer(), job.data(), transport, kind, chosen, out_);
     });
