@@ -3,20 +3,15 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "engine/program/operations/rules.hpp"
 
 namespace atl {
 
 namespace {
 
-// Whether each row of its value follows from a row of each input, though not from the same one.
-bool moves_rows(const Operation& op) {
-  return op.is(rules::kSortByType) || op.is(rules::kLinearByType);
-}
-
 void require_rows(const Operation& op) {
   const Reach reach = op.rule->reach;
-  if (reach == Reach::kRow || reach == Reach::kHalo || reach == Reach::kSmall || moves_rows(op)) {
+  if (reach == Reach::kRow || reach == Reach::kHalo || reach == Reach::kSmall ||
+      op.rule->moves_rows) {
     return;
   }
   fail_option(
@@ -36,9 +31,9 @@ NeededRows needed_rows(const Program& evaluation) {
     require_rows(op);
     const auto i = static_cast<std::size_t>(v);
     const int hops = needed.hops[i] + (op.needs_messages() ? 1 : 0);
-    const bool moves = moves_rows(op) || all[i];
+    const bool moves = op.rule->moves_rows || all[i];
     needed.most = std::max(needed.most, hops);
-    needed.counts_out_edges |= std::holds_alternative<DegreeScale>(op.attributes);
+    needed.counts_out_edges |= op.reads(GraphData::kDegrees);
     for_each_read(op, [&](Value read) {
       const auto r = static_cast<std::size_t>(read);
       needed.hops[r] = std::max(needed.hops[r], hops);

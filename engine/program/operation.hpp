@@ -61,6 +61,7 @@ enum class GraphData : std::uint8_t {
   kMeanEdgeFeatures,  // means of a row's in-edges, for what nodes have with themselves
   kNodeTypes,
   kRelations,
+  kDegrees,  // along in-edges and along out-edges
 };
 
 // Everything that is said about a kind of operation; a program's own kinds have rules, too.
@@ -69,6 +70,9 @@ struct Rule {
   Reach reach = Reach::kRow;
   bool has_rows = true;    // see Operation::has_rows
   bool may_be_in = false;  // its value may lie where its first input lies
+  // Of one that reaches all rows: each row of its value follows from one row of each input, though
+  // of another node.
+  bool moves_rows = false;
   RowsOf rows_of = RowsOf::kNodes;
   Part part = Part::kNone;
   // It adds to gradients on the way, or, of sources, what other ranks return: its marginal rows are

@@ -78,6 +78,7 @@ void lower_typed_bias_gradient(const Views& views, Requests& requests) {
 
 constinit const Rule rules::kSortByType{.name = "sort by type",
                                         .reach = Reach::kWhole,
+                                        .moves_rows = true,
                                         .lower = lower_sort,
                                         .through = through_sort,
                                         .print = [](const Operation& op, std::string& text) {
@@ -86,6 +87,7 @@ constinit const Rule rules::kSortByType{.name = "sort by type",
 constinit const Rule rules::kLinearByType{
     .name = "linear by type",
     .reach = Reach::kWhole,
+    .moves_rows = true,
     .reads = [](const Operation&, GraphData data) { return data == GraphData::kNodeTypes; },
     .lower = lower_linear_by_type,
     .parameters = add_typed_gradients};

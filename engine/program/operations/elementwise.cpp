@@ -155,6 +155,7 @@ constinit const Rule rules::kScaleGradient{
     }};
 constinit const Rule rules::kScaleByDegree{
     .name = "scale by degree",
+    .reads = [](const Operation&, GraphData data) { return data == GraphData::kDegrees; },
     .lower = lower_degree,
     .through = through_degree,
     .print = [](const Operation& op, std::string& text) {
