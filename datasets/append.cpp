@@ -51,7 +51,7 @@ std::vector<std::int32_t> read_different_nodes(const std::string& text, std::int
 
 // Throws Error{kOption} if `out` is `data` or lies inside of a dataset: commands would take it for
 // a file of that one, or for its partitions.
-void require_beside(const fs::path& data, const fs::path& out) {
+void require_outside_datasets(const fs::path& data, const fs::path& out) {
   std::error_code error;
   if (fs::equivalent(data, out, error)) {
     fail_option("--out {}: it is the dataset itself, which is not changed; allowed is a new folder",
@@ -104,7 +104,7 @@ class Appender {
   static Dataset checked(const AppendOptions& options) {
     const fs::path& folder = options.data;
     Dataset data = Dataset::open(folder);
-    require_beside(folder, options.out);
+    require_outside_datasets(folder, options.out);
     if (data.links().there()) {
       fail_input(
           "{}: it has links to predict; append to the dataset that they are from, and "
@@ -486,7 +486,7 @@ DatasetInfo compact_dataset(const fs::path& folder, const fs::path& out) {
   if (dataset.grown() == nullptr) {
     fail_option("{}: it is whole already; a copy of the folder is the same", folder.string());
   }
-  require_beside(folder, out);
+  require_outside_datasets(folder, out);
   dataset.validate_checksums();
   DatasetWriter writer(out);
   for (const auto& [name, file] : *dataset.grown()) {

@@ -35,7 +35,7 @@ std::optional<OneWay> find_one_way(const GraphView& graph) {
       const std::int64_t back = next[j]++;
       const bool is_there = back < csr.row_ptr[j + 1];
       if (is_there && key(back, csr.col_idx[back]) == key(e, i)) continue;
-      // What stands in its place, if it is less, was met by no row.
+      // An entry in its place that is less was met by no row.
       const bool other = is_there && key(back, csr.col_idx[back]) < key(e, i);
       return other ? OneWay{j, csr.col_idx[back]} : OneWay{i, j};
     }

@@ -70,8 +70,8 @@ struct Rule {
   Reach reach = Reach::kRow;
   bool has_rows = true;    // see Operation::has_rows
   bool may_be_in = false;  // its value may lie where its first input lies
-  // Of one that reaches all rows: each row of its value follows from one row of each input, though
-  // of another node.
+  // It reaches all rows because they change places: each row of its value follows from one row of
+  // each input, though of another node.
   bool moves_rows = false;
   RowsOf rows_of = RowsOf::kNodes;
   Part part = Part::kNone;

@@ -158,8 +158,9 @@ constinit const Rule rules::kScaleByDegree{
     .reads = [](const Operation&, GraphData data) { return data == GraphData::kDegrees; },
     .lower = lower_degree,
     .through = through_degree,
-    .print = [](const Operation& op, std::string& text) {
-      text += op.as<DegreeScale>().root == DegreeRoot::kSource ? " out^-1/2" : " in^1/2";
-    }};
+    .print =
+        [](const Operation& op, std::string& text) {
+          text += op.as<DegreeScale>().root == DegreeRoot::kSource ? " out^-1/2" : " in^1/2";
+        }};
 
 }  // namespace atl
