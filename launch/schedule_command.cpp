@@ -35,7 +35,7 @@ constexpr double kStartSeconds = 2;          // where nothing is known of a star
 struct ScheduleArguments {
   std::string list;
   std::string topology;
-  std::string policy = "marginal";
+  std::string policy = "search";
   std::string out = "schedule";
   std::string elastic = "on";
   std::optional<double> start_s;
