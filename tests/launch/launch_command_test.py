@@ -54,7 +54,7 @@ class LaunchTest(OneFolderTest):
     def launch(self, run_dir, epochs, *options, ranks=2, more=(),
                mpirun=f"{MPIEXEC} --bind-to none"):
         segments = self.path(f"segments-{run_dir}")
-        os.mkdir(segments)
+        os.makedirs(segments, exist_ok=True)
         return subprocess.Popen(
             [os.path.abspath(ATOLL), "launch", "--ranks-per-host", str(ranks),
              "--mpirun", mpirun, *options, "--",
