@@ -43,9 +43,8 @@ struct AppendReport {
 
 // Throws Error{kInput} on bad files and Error{kOption} if what the dataset has is missing for the
 // new nodes or edges, or the other way round, or if options.out lies inside of a dataset; then
-// nothing is left at options.out. Edges are given
-// both directions, merged and cleaned as by import_dataset; those between removed nodes and others
-// go with the nodes.
+// nothing is left at options.out. Edges are given both directions, merged and cleaned as by
+// import_dataset; those between removed nodes and others go with the nodes.
 AppendReport append_dataset(const AppendOptions& options);
 
 // Writes what a delta and its bases give as one folder. Its checksum is that of the delta. Throws

@@ -35,6 +35,8 @@ struct SchedulableJob {
 // The seconds of an epoch where a job can't train, for want of memory or because its model can't be
 // divided so.
 inline constexpr double kCantTrain = std::numeric_limits<double>::infinity();
+// The end or completion of a job that has not ended.
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // How fast jobs are: of a simulator, a table, or a formula.
 class JobSpeeds {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -11,7 +10,6 @@ namespace atl {
 
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 // Epochs and seconds, as shares of what they were: events that rounding alone keeps apart.
 constexpr double kTiny = 1e-9;
 

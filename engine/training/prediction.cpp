@@ -12,6 +12,7 @@
 #include "engine/training/agreement.hpp"
 #include "engine/training/gather_rows.hpp"
 #include "engine/training/prediction_table.hpp"
+#include "engine/training/run_folder.hpp"
 
 namespace atl {
 
@@ -259,7 +260,7 @@ std::optional<std::int64_t> nodes_of_model(const SafetensorsFile& file,
     return json_field<std::int64_t>(*metadata, "dataset_nodes", path);
   }
   // Older models do not say it; the summary of their run does.
-  const std::filesystem::path summary = path.parent_path() / "summary.json";
+  const std::filesystem::path summary = path.parent_path() / kSummaryName;
   if (!is_there(summary)) return std::nullopt;
   return json_field<std::int64_t>(read_json(summary), "nodes", summary);
 }

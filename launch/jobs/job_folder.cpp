@@ -12,6 +12,7 @@
 #include "base/files.hpp"
 #include "base/shell_words.hpp"
 #include "engine/training/checkpoint.hpp"
+#include "engine/training/run_folder.hpp"
 
 namespace atl {
 
@@ -68,7 +69,7 @@ std::string command_text(const ListedJob& job) {
   return shell_line(words);
 }
 
-std::optional<Json> JobFolder::summary() const { return object_in(path_ / "summary.json"); }
+std::optional<Json> JobFolder::summary() const { return object_in(path_ / kSummaryName); }
 
 std::optional<double> JobFolder::seconds() const {
   const std::optional<Json> record = object_in(path_ / kJobRecordName);
@@ -140,7 +141,7 @@ void JobFolder::keep_seconds(double seconds) {
   write_json(path_ / kJobRecordName, record);
 }
 
-void JobFolder::drop_summary() { fs::remove(path_ / "summary.json"); }
+void JobFolder::drop_summary() { fs::remove(path_ / kSummaryName); }
 
 std::string JobFolder::last_line() const {
   const std::string log = read_text(path_ / kJobLogName);

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/json_lines.hpp"
 #include "base/median.hpp"
+#include "engine/training/run_folder.hpp"
 
 namespace atl {
 namespace {
@@ -108,7 +109,7 @@ RunRecord read_run(const fs::path& folder) {
   }
   run.epochs = read_metrics(metrics);
   run.events = read_events(folder / "events.jsonl");
-  const fs::path summary = folder / "summary.json";
+  const fs::path summary = folder / kSummaryName;
   run.finished = fs::exists(summary);
   if (run.finished) {
     run.summary = read_json(summary);

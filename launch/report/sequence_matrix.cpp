@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "engine/training/metric_names.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/report/svg_chart.hpp"
 
 namespace atl {
@@ -35,7 +36,7 @@ NodeRange step_of(const Json& entry, const std::string& place) {
 
 // Adds the run after those that are there.
 void add_run(const RunRecord& run, SequenceMatrix& matrix) {
-  const std::string place = (run.folder / "summary.json").string();
+  const std::string place = (run.folder / kSummaryName).string();
   const std::size_t number = matrix.score.size();
   if (!run.summary.contains("sequence")) {
     fail_input("{}: has no 'sequence'; train with --sequence, and let the run end", place);

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -18,8 +17,6 @@ namespace atl {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 bool are_alike(const ListedJob& a, const ListedJob& b) { return a.identity() == b.identity(); }
 
@@ -119,7 +116,7 @@ void ScheduleBook::take_list() {
       fail_option("{}: '{}' has other options than in {}; use another --out", setting_.plan.list,
                   listed.title(), schedule_journal_file(out_).string());
     } else if (!job(known).has_ended()) {
-      take_needs(known, listed.needs);
+      take_needs(known, needs_now(known, listed.needs));
     }
   }
   std::vector<int> again;
@@ -129,10 +126,13 @@ void ScheduleBook::take_list() {
   if (!added.empty() || !again.empty()) tell_jobs(added, again, "");
 }
 
-void ScheduleBook::take_needs(int number, JobNeeds needs) {
-  const JobNeeds& before = job(number).job.needs;
-  if (!job(number).segments.empty()) needs.arrival_s = before.arrival_s;  // it is there
-  if (to_json(needs) == to_json(before)) return;
+JobNeeds ScheduleBook::needs_now(int number, JobNeeds listed) const {
+  if (!job(number).segments.empty()) listed.arrival_s = job(number).job.needs.arrival_s;
+  return listed;
+}
+
+void ScheduleBook::take_needs(int number, const JobNeeds& needs) {
+  if (to_json(needs) == to_json(job(number).job.needs)) return;
   Json fields = to_json(needs);
   fields["job"] = number;
   tell("needs", title(number) + ": arrival, ranks or priority are others now", std::move(fields));
@@ -216,9 +216,11 @@ void ScheduleBook::tell_jobs(const std::vector<ListedJob>& added, const std::vec
   }
 }
 
-KnownJobs ScheduleBook::known_with(const std::vector<ListedJob>& added) const {
+KnownJobs ScheduleBook::known_with(const std::vector<ListedJob>& added,
+                                   const std::map<int, JobNeeds>& changed) const {
   std::vector<ListedJob> all;
   for (const StoryJob& known : story().jobs) all.push_back(known.job);
+  for (const auto& [number, needs] : changed) all[static_cast<std::size_t>(number)].needs = needs;
   all.insert(all.end(), added.begin(), added.end());
   return setting_.know(all);
 }
@@ -241,7 +243,7 @@ ScheduleBook::Wishes ScheduleBook::take_requests(const std::function<bool(int)>&
 std::string ScheduleBook::add(const ScheduleRequest& request) {
   std::vector<ListedJob> added;
   std::vector<int> again;
-  std::vector<JobNeeds> needs_again;
+  std::map<int, JobNeeds> needs;  // of these
   for (ListedJob listed : request.jobs) {
     const int known = story().job_named(listed.folder("").string());
     listed.needs.arrival_s += now_s();
@@ -256,15 +258,15 @@ std::string ScheduleBook::add(const ScheduleRequest& request) {
       return listed.title() + ": its folder has a job with other options";
     }
     again.push_back(known);
-    needs_again.push_back(listed.needs);
+    needs[known] = needs_now(known, listed.needs);
   }
   try {
     require_unchanged(added, out_);
-    for (std::size_t k = 0; k < again.size(); ++k) take_needs(again[k], needs_again[k]);
-    KnownJobs known = known_with(added);
+    KnownJobs known = known_with(added, needs);
     std::vector<int> looked_at = again;
     for (int j = jobs(); j < std::ssize(known.jobs); ++j) looked_at.push_back(j);
     check_fit(known, looked_at);
+    for (const auto& [number, now] : needs) take_needs(number, now);
     tell_jobs(added, again, request.id);
     known_ = std::move(known);
   } catch (const Error& error) {

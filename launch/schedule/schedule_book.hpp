@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,8 +56,10 @@ class ScheduleBook {
   void begin();
   void require_same_hosts() const;
   void take_list();
-  // A line where its list has other needs for a job than the journal.
-  void take_needs(int number, JobNeeds needs);
+  // The needs that a list has for a job; one that has begun is there, whenever it was to arrive.
+  JobNeeds needs_now(int number, JobNeeds listed) const;
+  // A line in the journal, unless they are those that it has.
+  void take_needs(int number, const JobNeeds& needs);
   // The plan of schedule.json, as far as it is that of this schedule; otherwise today's.
   ScheduleFile kept_plan() const;
   ScheduleFile todays_plan() const;
@@ -66,7 +69,9 @@ class ScheduleBook {
   std::string add(const ScheduleRequest& request);
   void tell_jobs(const std::vector<ListedJob>& added, const std::vector<int>& again,
                  const std::string& request);
-  KnownJobs known_with(const std::vector<ListedJob>& added) const;
+  // changed: needs of jobs by number, in place of those in the journal.
+  KnownJobs known_with(const std::vector<ListedJob>& added,
+                       const std::map<int, JobNeeds>& changed = {}) const;
   void cancel(const ScheduleRequest& request, const std::function<bool(int)>& is_at_work,
               Wishes& wishes);
   void refuse(const ScheduleRequest& request, const std::string& why);

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <limits>
 
 #include "base/error.hpp"
 #include "base/files.hpp"
@@ -262,7 +261,6 @@ void ScheduleJournal::tell(const char* event, const Json& fields) {
 }
 
 JobSchedule done_schedule(const ScheduleStory& story) {
-  constexpr double kNever = std::numeric_limits<double>::infinity();
   JobSchedule schedule;
   double weights = 0;
   for (std::size_t j = 0; j < story.jobs.size(); ++j) {

@@ -344,6 +344,21 @@ class ScheduleRunTest(OneFolderTest):
         self.finish(job, "needs")
         self.assertNotIn("huge", self.status("needs")[1])
 
+    def test_needs_of_what_is_refused_stay(self):
+        one = {"most-ranks": 1}
+        write(self.path("stay.toml"),
+              job_list(("slow", 1000000, one, {}), ("gone", 20, {**one, "arrival": 1000}, {})))
+        write(self.path("both.toml"),
+              job_list(("gone", 20, {**one, "priority": 9}, {}), ("huge", 20, one, {"hidden": 60000})))
+        job = self.start("stay")
+        self.wait_until(lambda: self.epochs("stay", "slow"), job, "stay")
+        self.succeed("schedule", "cancel", "stay", "gone/exact/seed-1")
+        self.assertIn("can't train it on these 2 hosts", self.refuse("schedule", "add", "stay", "both.toml"))
+        self.assertEqual(self.journal("stay", "needs"), [])
+        self.assertEqual(self.status("stay")[1]["gone"]["state"], "cancelled")
+        self.succeed("schedule", "cancel", "stay", "slow/exact/seed-1")
+        self.finish(job, "stay")
+
     def test_a_dataset_that_is_gone_is_named(self):
         one = {"most-ranks": 1}
         write(self.path("gone.toml"),
