@@ -358,7 +358,16 @@ int RunFolder::open_snapshots(Transport& transport, const TrainOptions& options)
   snapshots_->find();
   const auto& found = snapshots_->found();
   from_snapshot_ = found && found->epoch > done;
-  return from_snapshot_ ? found->epoch : done;
+  if (from_snapshot_) return found->epoch;
+  if (done == 0 && !old_id.empty()) {
+    // The run starts over. On a host that comes back there may be newer ones, of epochs whose lines
+    // of metrics are gone.
+    snapshots_->remove();
+    if (active()) id = make_snapshot_id();
+    share_text(transport, id, {"name of the snapshots"});
+    snapshots_ = std::make_unique<Snapshots>(transport, options.snapshot_dir, id);
+  }
+  return done;
 }
 
 std::unique_ptr<RunFolder> open_run_folder(Transport& transport, TrainOptions& options,

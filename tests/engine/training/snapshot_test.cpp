@@ -171,6 +171,20 @@ TEST_F(SnapshotRuns, GoOnSeveralTimes) {
   expect_same("cut", "whole");
 }
 
+// They are on a host that was lost, and is back once the run has trained elsewhere, from the
+// beginning: their metrics are gone.
+TEST_F(SnapshotRuns, DontCountOnceTheRunHasStartedOver) {
+  run("whole", options(), RunStart::kFresh);
+  run("cut", options(), RunStart::kFresh, 6);
+  TrainOptions elsewhere = options();
+  elsewhere.snapshot_dir = dir_.path() / "elsewhere";
+  fs::create_directory(elsewhere.snapshot_dir);
+  elsewhere.checkpoint_every = 2;
+  run("cut", elsewhere, RunStart::kResume, 3);
+  run("cut", options(), RunStart::kResume);
+  expect_same("cut", "whole");
+}
+
 // A process may have ended while it wrote: then the snapshot before counts.
 TEST_F(SnapshotRuns, PassOverWhatIsNotWhole) {
   run("whole", adaptive_options(), RunStart::kFresh);
@@ -266,11 +280,22 @@ TEST_F(SnapshotRuns, RefuseOtherMathematics) {
 // Names in /dev/shm can be taken by anybody.
 TEST_F(SnapshotRuns, TrustNobodyElsesFolder) {
   run("cut", options(), RunStart::kFresh, 2);
-  fs::path folder = kept(".state.").at(0).parent_path();
+  const fs::path folder = kept(".state.").at(0).parent_path();
   fs::permissions(folder, fs::perms::all);
   run("cut", options(), RunStart::kResume, 3);
   EXPECT_THAT(warnings(), HasSubstr("holds no checkpoint yet"));
-  EXPECT_THAT(warnings(), HasSubstr("can't keep a snapshot of epoch 1: Operation not permitted"));
+  // It has a folder of its own now.
+  EXPECT_FALSE(kept(".state.").empty());
+  for (const fs::path& file : kept("")) EXPECT_NE(file.parent_path(), folder);
+}
+
+TEST_F(SnapshotRuns, KeepNothingInAFolderThatOthersCanEnter) {
+  TrainOptions checked = options();
+  checked.checkpoint_every = 1;
+  run("cut", checked, RunStart::kFresh, 2);
+  fs::permissions(kept(".state.").at(0).parent_path(), fs::perms::all);
+  run("cut", checked, RunStart::kResume, 4);
+  EXPECT_THAT(warnings(), HasSubstr("can't keep a snapshot of epoch 3: Operation not permitted"));
 }
 
 }  // namespace
