@@ -227,6 +227,7 @@ void RunFolder::begin(const RunConfig& config, int resumed_epoch, const std::str
   keep_on_signal(path_);
   // A checkpoint that was cut short may have been of an epoch that is no multiple for this run.
   for (const fs::path& folder : {path_, path_ / "checkpoint"}) remove_all_stale_temporaries(folder);
+  keep_snapshot_record();  // before lines of metrics go
   if (resumed_epoch == 0) remove_run();
   // A kill may have come between the newest one and the removal of the one before it.
   remove_checkpoints_before(path_, newest_checkpoint_epoch(path_));
@@ -241,7 +242,7 @@ void RunFolder::begin(const RunConfig& config, int resumed_epoch, const std::str
   std::string lines;
   for (const Json& line : earlier_) lines += line.dump() + "\n";
   write(kMetrics, lines);
-  if (snapshots_ != nullptr) write(kSnapshots, Json{{"id", snapshots_->id()}}.dump() + "\n");
+  keep_snapshot_record();
   // It says that a run is complete.
   std::error_code error;
   fs::remove(path_ / kSummaryName, error);
@@ -325,49 +326,64 @@ void RunFolder::keep_checkpoint(const Checkpoint& checkpoint) const {
   write_checkpoint(path_, checkpoint, [this] { require_held(); });
 }
 
-std::string RunFolder::recorded_snapshot_id() const {
+void RunFolder::keep_snapshot_record() const {
+  if (snapshots_ == nullptr) return;
+  const Json record = {{"id", snapshots_->id()}, {"set_backs", snapshots_->set_backs()}};
+  write(kSnapshots, record.dump() + "\n");
+}
+
+RunFolder::SnapshotRecord RunFolder::snapshot_record() const {
   const fs::path file = path_ / kSnapshots;
-  if (!something_at(file)) return "";
-  const auto id = json_field<std::string>(parse_json(read_text(file), file.string()), "id", file);
+  if (!something_at(file)) return {};
+  const Json json = parse_json(read_text(file), file.string());
+  const auto id = json_field<std::string>(json, "id", file);
   const bool valid = id.size() == 32 && id.find_first_not_of("0123456789abcdef") == id.npos;
   if (!valid) fail_input("{}: 'id' is {}; allowed are 32 hex digits", file.string(), id);
-  return id;
+  return {id, json_field_or<std::vector<int>>(json, "set_backs", file, {})};
+}
+
+int RunFolder::last_line() const {
+  const fs::path file = path_ / kMetrics;
+  if (!something_at(file)) return 0;
+  const JsonLines found = read_json_lines(file);
+  if (found.lines.empty()) return 0;
+  return json_field<int>(found.lines.back().object, "epoch", found.lines.back().place);
 }
 
 int RunFolder::open_snapshots(Transport& transport, const TrainOptions& options) {
   const bool resumes = options.start == RunStart::kResume;
   std::string id;
-  std::string old_id;
-  int done = 0;
+  SnapshotRecord old;
+  // Epochs of the checkpoint and of the last line, and how often the run was set back.
+  std::array<int, 3> known{};
   on_all_ranks(transport, [&] {
     if (!active()) return;
-    old_id = recorded_snapshot_id();
+    old = snapshot_record();
     if (options.snapshot_every > 0) id = make_snapshot_id();
-    if (resumes && !old_id.empty()) id = old_id;
-    if (resumes) done = newest_checkpoint_epoch(path_);
+    if (resumes && !old.id.empty()) id = old.id;
+    if (!resumes) return;
+    known = {newest_checkpoint_epoch(path_), last_line(), static_cast<int>(old.set_backs.size())};
   });
   share_text(transport, id, {"name of the snapshots"});
-  share_text(transport, old_id, {"name of the snapshots"});
-  transport.broadcast(std::as_writable_bytes(std::span(&done, 1)), 0, {"epochs of the checkpoint"});
-  if (!old_id.empty() && old_id != id) {
-    Snapshots(transport, options.snapshot_dir, old_id).remove();
+  share_text(transport, old.id, {"name of the snapshots"});
+  transport.broadcast(std::as_writable_bytes(std::span(known)), 0, {"epochs of the run"});
+  const auto [checkpoint, last, set_backs] = known;
+  if (!old.id.empty() && old.id != id) {
+    Snapshots(transport, options.snapshot_dir, old.id).remove();
   }
-  if (id.empty()) return done;
-  snapshots_ = std::make_unique<Snapshots>(transport, options.snapshot_dir, id);
-  if (!resumes) return done;
+  if (id.empty()) return checkpoint;
+  old.set_backs.resize(static_cast<std::size_t>(set_backs));
+  if (set_backs > 0) {
+    transport.broadcast(std::as_writable_bytes(std::span(old.set_backs)), 0, {"epochs of the run"});
+  }
+  snapshots_ = std::make_unique<Snapshots>(transport, options.snapshot_dir, id, old.set_backs);
+  if (!resumes) return checkpoint;
   snapshots_->find();
   const auto& found = snapshots_->found();
-  from_snapshot_ = found && found->epoch > done;
-  if (from_snapshot_) return found->epoch;
-  if (done == 0 && !old_id.empty()) {
-    // The run starts over. On a host that comes back there may be newer ones, of epochs whose lines
-    // of metrics are gone.
-    snapshots_->remove();
-    if (active()) id = make_snapshot_id();
-    share_text(transport, id, {"name of the snapshots"});
-    snapshots_ = std::make_unique<Snapshots>(transport, options.snapshot_dir, id);
-  }
-  return done;
+  from_snapshot_ = found && found->epoch > checkpoint;
+  const int epoch = from_snapshot_ ? found->epoch : checkpoint;
+  if (last > epoch) snapshots_->set_back(epoch);
+  return epoch;
 }
 
 std::unique_ptr<RunFolder> open_run_folder(Transport& transport, TrainOptions& options,

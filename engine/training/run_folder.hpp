@@ -97,7 +97,13 @@ class RunFolder {
   void remove_if_unused() noexcept;
   void remove_run() const;
   void write_config(const RunConfig& config) const;
-  std::string recorded_snapshot_id() const;
+  struct SnapshotRecord {
+    std::string id;              // empty: there is none
+    std::vector<int> set_backs;  // see Snapshots
+  };
+  SnapshotRecord snapshot_record() const;
+  void keep_snapshot_record() const;
+  int last_line() const;  // the epoch of the last line of metrics; 0: there is none
   void recall_metrics(int last_epoch, const std::string& last_line);
   void open_metrics();
 

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstring>
 #include <random>
+#include <span>
+#include <utility>
 
 #include "base/checksum.hpp"
 #include "base/descriptor.hpp"
@@ -27,13 +29,14 @@ namespace fs = std::filesystem;
 namespace {
 
 // A slot begins with a line that says what follows it: a process may end while it writes.
-std::string header_of(int epoch, std::string_view content) {
-  return fmt::format("atoll snapshot {:010} {:020} {}\n", epoch, content.size(),
+std::string header_of(int epoch, std::size_t set_backs, std::string_view content) {
+  return fmt::format("atoll snapshot {:010} {:06} {:020} {}\n", epoch, set_backs, content.size(),
                      to_hex(checksum(content)));
 }
 
 struct Snapshot {
   int epoch = 0;  // 0: none that is whole
+  std::size_t set_backs = 0;
   std::string content;
 };
 
@@ -43,12 +46,15 @@ Snapshot read_snapshot(const fs::path& path) {
     const std::string text = read_text(path);
     const std::size_t line = text.find('\n');
     int epoch = 0;
+    std::size_t set_backs = 0;
     std::uint64_t size = 0;
-    if (std::sscanf(text.c_str(), "atoll snapshot %d %" SCNu64, &epoch, &size) != 2) return {};
+    const int read =
+        std::sscanf(text.c_str(), "atoll snapshot %d %zu %" SCNu64, &epoch, &set_backs, &size);
+    if (read != 3) return {};
     // The rest of a longer snapshot behind it does not count, and need not be cut off in time.
     if (line == std::string::npos || size > text.size() - line - 1) return {};
-    Snapshot found{epoch, text.substr(line + 1, size)};
-    const bool whole = text.compare(0, line + 1, header_of(epoch, found.content)) == 0;
+    Snapshot found{epoch, set_backs, text.substr(line + 1, size)};
+    const bool whole = text.compare(0, line + 1, header_of(epoch, set_backs, found.content)) == 0;
     return whole ? found : Snapshot{};
   } catch (const Error&) {
     return {};
@@ -118,9 +124,11 @@ std::optional<SnapshotChoice> choose_snapshot(const std::vector<HeldEpochs>& hel
   return SnapshotChoice{newest, holder_of(newest), false};
 }
 
-Snapshots::Snapshots(Transport& transport, const fs::path& folder, const std::string& id)
+Snapshots::Snapshots(Transport& transport, const fs::path& folder, const std::string& id,
+                     std::vector<int> set_backs)
     : transport_(transport),
       id_(id),
+      set_backs_(std::move(set_backs)),
       folder_(folder / ("atoll-" + id)),
       first_on_host_(device_rank_on_host(transport, /*uses_device=*/false) == 0) {
   std::string host = host_name();
@@ -133,11 +141,18 @@ Snapshots::Slots Snapshots::slots(const std::string& name) const {
   return {Slot{folder_ / (name + ".0")}, Slot{folder_ / (name + ".1")}};
 }
 
+int Snapshots::epoch_in(const Slot& slot) const {
+  const Snapshot found = read_snapshot(slot.path);
+  const auto later = std::span(set_backs_).subspan(std::min(found.set_backs, set_backs_.size()));
+  const bool counts = std::ranges::all_of(later, [&](int to) { return found.epoch <= to; });
+  return counts ? found.epoch : 0;
+}
+
 void Snapshots::find() {
   HeldEpochs mine;
   for (std::size_t s = 0; s < 2 && is_trusted(); ++s) {
-    if (first_on_host_) mine.state[s] = state_[s].epoch = read_snapshot(state_[s].path).epoch;
-    mine.exchange[s] = exchange_[s].epoch = read_snapshot(exchange_[s].path).epoch;
+    if (first_on_host_) mine.state[s] = state_[s].epoch = epoch_in(state_[s]);
+    mine.exchange[s] = exchange_[s].epoch = epoch_in(exchange_[s]);
   }
   const auto ranks = static_cast<std::size_t>(transport_.size());
   std::vector<std::int64_t> epochs(4 * ranks, 0);
@@ -208,7 +223,8 @@ void Snapshots::keep(int epoch, const std::string& state,
 void Snapshots::write(Slots& slots, int epoch, const std::string& content) {
   Slot& slot = oldest(slots);
   slot.epoch = 0;
-  if (const int error = overwrite(slot.path, header_of(epoch, content), content); error != 0) {
+  if (const int error = overwrite(slot.path, header_of(epoch, set_backs_.size(), content), content);
+      error != 0) {
     warn(epoch, std::strerror(error));
     return;
   }

@@ -46,11 +46,16 @@ std::optional<SnapshotChoice> choose_snapshot(const std::vector<HeldEpochs>& hel
 // exchange. The two take turns, so that a whole one is there whenever a process ends.
 class Snapshots {
  public:
-  // Collective. Nothing is written yet. `id`: as make_snapshot_id() makes it, the same on all
-  // ranks.
-  Snapshots(Transport& transport, const std::filesystem::path& folder, const std::string& id);
+  // Collective. Nothing is written yet. `id`: as make_snapshot_id() makes it; `set_backs`: see
+  // set_back(), from before. Both are the same on all ranks.
+  Snapshots(Transport& transport, const std::filesystem::path& folder, const std::string& id,
+            std::vector<int> set_backs = {});
 
   const std::string& id() const { return id_; }
+  // The run goes on from `epoch` though later ones were done, which were lost. If they turn up on a
+  // host that comes back, they don't count: their metrics are gone. Same on all ranks.
+  void set_back(int epoch) { set_backs_.push_back(epoch); }
+  const std::vector<int>& set_backs() const { return set_backs_; }
   // Whether this rank keeps the state for its host.
   bool keeps_state() const { return first_on_host_; }
 
@@ -81,12 +86,15 @@ class Snapshots {
   // The slot to write next: never the newest one.
   static Slot& oldest(Slots& slots) { return slots[slots[0].epoch <= slots[1].epoch ? 0 : 1]; }
   bool is_trusted() const;
+  // The epoch in a slot, written when the run had been set back so many times; 0: it doesn't count.
+  int epoch_in(const Slot& slot) const;
   bool make_folder();
   void write(Slots& slots, int epoch, const std::string& content);
   void warn(int epoch, const std::string& reason);
 
   Transport& transport_;
   std::string id_;
+  std::vector<int> set_backs_;
   std::filesystem::path folder_;
   bool first_on_host_;
   Slots state_;
