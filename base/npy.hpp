@@ -76,6 +76,9 @@ class NpyFile {
     return {reinterpret_cast<const T*>(map_->bytes().data() + header_.data_offset),
             static_cast<std::size_t>(header_.elements())};
   }
+  std::span<const std::byte> value_bytes() const {
+    return map_->bytes().subspan(header_.data_offset);
+  }
   bool is(const char* descr) const { return header_.descr == descr; }
   // Throws Error{kInput} unless the shape equals `shape`; -1 stands for any length.
   void require_shape(std::span<const std::int64_t> shape) const;

@@ -489,7 +489,7 @@ DatasetInfo compact_dataset(const fs::path& folder, const fs::path& out) {
   require_outside_datasets(folder, out);
   dataset.validate_checksums();
   DatasetWriter writer(out);
-  for (const auto& [name, file] : *dataset.grown()) {
+  for (const auto& [name, file] : dataset.grown()->files) {
     const auto bytes = file->bytes();
     write_atomically(writer.folder() / name,
                      {reinterpret_cast<const char*>(bytes.data()), bytes.size()});

@@ -164,8 +164,9 @@ Dataset Dataset::open(const fs::path& folder, bool with_split) {
   dataset.folder_ = folder;
   dataset.with_split_ = with_split;
   if (is_delta(json)) {
-    dataset.grown_ = std::make_shared<const WholeFiles>(
-        merge_chain(read_chain(folder, json, with_split), with_split));
+    Chain chain = read_chain(folder, json, with_split);
+    WholeFiles files = merge_chain(chain, with_split);
+    dataset.grown_ = std::make_shared<const GrownFolder>(std::move(chain), std::move(files));
   } else {
     require_listed_files(json, file, with_split);
   }
@@ -176,7 +177,7 @@ Dataset Dataset::open(const fs::path& folder, bool with_split) {
       json_field_or<std::string>(json, "name", file, without_slash(folder).filename().string());
   info.edges_source = json_field_or<std::int64_t>(json, "edges_source", file, info.edges);
   info.provenance = json_field_or<Json>(json, "provenance", file, Json::object());
-  dataset.files_ = dataset.grown_ ? checked_files(json, file, *dataset.grown_)
+  dataset.files_ = dataset.grown_ ? checked_files(json, file, dataset.grown_->files)
                                   : checked_files(json, file, with_split);
   info.checksum = overall_checksum(dataset.files_);
   const auto stated = json_field_or<std::string>(json, "checksum", file, info.checksum);
@@ -189,8 +190,8 @@ Dataset Dataset::open(const fs::path& folder, bool with_split) {
 
 std::optional<NpyFile> Dataset::array(const char* name) const {
   if (!grown_) return open_if_there(folder_ / name);
-  const auto found = grown_->find(name);
-  if (found == grown_->end()) return std::nullopt;
+  const auto found = grown_->files.find(name);
+  if (found == grown_->files.end()) return std::nullopt;
   return NpyFile(folder_ / name, found->second);
 }
 
@@ -280,8 +281,8 @@ std::vector<std::string> Dataset::node_ids() const {
   const fs::path path = folder_ / kNodeIdsFile;
   std::shared_ptr<const MappedFile> file;
   if (grown_) {
-    const auto found = grown_->find(kNodeIdsFile);
-    if (found != grown_->end()) file = found->second;
+    const auto found = grown_->files.find(kNodeIdsFile);
+    if (found != grown_->files.end()) file = found->second;
   } else if (is_there(path)) {
     file = std::make_shared<const MappedFile>(path);
   }

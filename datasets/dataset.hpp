@@ -79,8 +79,8 @@ class Dataset {
   std::span<const std::uint8_t> split(std::int64_t index) const;
 
   const Links& links() const { return links_; }
-  // A delta's files as a whole folder would have them; null if the folder is whole.
-  const WholeFiles* grown() const { return grown_.get(); }
+  // A delta's chain, and its files as a whole folder would have them; null if the folder is whole.
+  const GrownFolder* grown() const { return grown_.get(); }
   // The object `files` of dataset.json, or what it would be.
   const Json& files() const { return files_; }
 
@@ -125,7 +125,7 @@ class Dataset {
 
   std::filesystem::path folder_;
   bool with_split_ = true;
-  std::shared_ptr<const WholeFiles> grown_;  // of a delta, else null
+  std::shared_ptr<const GrownFolder> grown_;  // of a delta, else null
   DatasetInfo info_;
   Json files_;
   NpyFile row_ptr_, col_idx_, edge_weights_, edge_features_, features_, labels_, split_;

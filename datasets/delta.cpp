@@ -168,6 +168,7 @@ bool is_delta(const Json& dataset_json) {
 
 Chain read_chain(const fs::path& folder, const Json& json, bool with_split) {
   Chain chain;
+  std::vector<std::pair<fs::path, Json>> links;  // the newest first
   std::set<fs::path> seen;
   fs::path at = folder;
   Json description = json;
@@ -177,9 +178,9 @@ Chain read_chain(const fs::path& folder, const Json& json, bool with_split) {
       fail_input("{}: the chain of its bases comes back to {}", folder.string(), at.string());
     }
     const fs::path file = at / "dataset.json";
-    chain.deltas.push_back(open_delta(at, description, with_split || at != folder));
     const auto changes = json_field<Json>(description, "delta", file);
     const fs::path base = base_of(changes, file);
+    links.emplace_back(at, std::move(description));
     description = read_dataset_json(base);
     const auto then = json_field<std::string>(changes, "base_checksum", file);
     const std::string now = content_checksum(base, description);
@@ -190,7 +191,12 @@ Chain read_chain(const fs::path& folder, const Json& json, bool with_split) {
     at = base;
   }
   chain.base = at;
-  std::ranges::reverse(chain.deltas);
+  std::ranges::reverse(links);
+  chain.deltas.resize(links.size());
+  parallel_for(std::ssize(links), 1, [&](std::int64_t l) {
+    const auto& [place, text] = links[l];
+    chain.deltas[l] = open_delta(place, text, with_split || place != folder);
+  });
   for (std::size_t l = 1; l < chain.deltas.size(); ++l) {
     const Delta& delta = chain.deltas[l];
     if (delta.nodes_before == chain.deltas[l - 1].nodes) continue;
@@ -214,11 +220,8 @@ void check_chain_files(const Chain& chain) {
   for (const Delta& delta : chain.deltas) check(delta.folder, delta.json["delta"]["files"]);
 }
 
-Json describe_chain(const fs::path& folder) {
+Json describe_chain(const Chain& chain) {
   Json links = Json::array();
-  const Json json = read_dataset_json(folder);
-  if (!is_delta(json)) return links;
-  const Chain chain = read_chain(folder, json);
   const auto bytes_of = [](const Json& files) {
     std::int64_t bytes = 0;
     for (const auto& [name, entry] : files.items()) bytes += entry.value("bytes", std::int64_t{0});

@@ -66,7 +66,7 @@ Chain read_chain(const std::filesystem::path& folder, const Json& json, bool wit
 void check_chain_files(const Chain& chain);
 
 // Where each folder of the chain lies, and what it adds: for `atoll info`.
-Json describe_chain(const std::filesystem::path& folder);
+Json describe_chain(const Chain& chain);
 
 // The files of a whole dataset folder by name, in memory. What a file of the chain has in one piece
 // is mapped, not copied.
@@ -75,5 +75,11 @@ using WholeFiles = std::map<std::string, std::shared_ptr<const MappedFile>, std:
 WholeFiles merge_chain(const Chain& chain, bool with_split = true);
 // {name: {"bytes": n, "xxh3": hex}}, as of files on the disk.
 Json describe_files(const WholeFiles& files);
+
+// A delta as it is read.
+struct GrownFolder {
+  Chain chain;
+  WholeFiles files;
+};
 
 }  // namespace atl

@@ -47,8 +47,7 @@ GrownArray grown_array(const NpyFile& old, std::vector<std::int64_t> shape) {
       static_cast<std::size_t>(old.header().elements()) * old.header().item_bytes();
   if (old.header().data_offset != text.size()) {  // of another writer
     GrownArray array = new_array(descr.c_str(), std::move(shape));
-    const MappedFile file(old.path());
-    std::memcpy(array.values, file.bytes().data() + old.header().data_offset, old_bytes);
+    std::memcpy(array.values, old.value_bytes().data(), old_bytes);
     return array;
   }
   const NpyHeader header{.descr = descr, .shape = std::move(shape)};
@@ -272,8 +271,7 @@ class NodeArrays {
 
   static void copy_rows(const GrownArray& grown, const NpyFile& rows, std::size_t row_bytes,
                         std::int64_t at) {
-    const MappedFile file(rows.path());
-    const std::span<const std::byte> values = file.bytes().subspan(rows.header().data_offset);
+    const std::span<const std::byte> values = rows.value_bytes();
     std::memcpy(grown.values + static_cast<std::size_t>(at) * row_bytes, values.data(),
                 values.size());
   }

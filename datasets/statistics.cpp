@@ -214,16 +214,16 @@ Json statistics_json(const Dataset& dataset, const DatasetStatistics& s,
   json["checksum"] = info.checksum;
   json["checksums"] = checksums;
   json["provenance"] = info.provenance;
-  if (dataset.grown() != nullptr) json["chain"] = describe_chain(dataset.folder());
+  if (dataset.grown() != nullptr) json["chain"] = describe_chain(dataset.grown()->chain);
   return json;
 }
 
 namespace {
 
 // A line for the base of a delta, and one for each delta behind it.
-void add_chain(const std::filesystem::path& folder,
+void add_chain(const Chain& links,
                const std::function<void(const char*, const std::string&)>& line) {
-  const Json chain = describe_chain(folder);
+  const Json chain = describe_chain(links);
   const auto number = [](const Json& link, const char* field) {
     return link.at(field).get<std::int64_t>();
   };
@@ -304,7 +304,7 @@ std::string statistics_text(const Dataset& dataset, const DatasetStatistics& s,
   }
   line("parts", s.parts.empty() ? "none" : fmt::format("{}", fmt::join(s.parts, ", ")));
   line("checksum", fmt::format("{} ({})", info.checksum, checksums));
-  if (dataset.grown() != nullptr) add_chain(dataset.folder(), line);
+  if (dataset.grown() != nullptr) add_chain(dataset.grown()->chain, line);
   return text;
 }
 

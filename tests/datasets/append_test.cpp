@@ -134,7 +134,7 @@ TEST_F(Growing, ReplacedEdgesAreNoNewOnes) {
   EXPECT_EQ(report.entries_added, 2);
   EXPECT_EQ(report.entries_removed, 2);
   EXPECT_EQ(report.entries_replaced, 2);
-  const Json link = describe_chain(at("next")).back();
+  const Json link = describe_chain(Dataset::open(at("next")).grown()->chain).back();
   EXPECT_EQ(link.at("edges_added"), 2);
   EXPECT_EQ(link.at("edges_removed"), 2);
   EXPECT_EQ(report.info.edges_source, 3);
@@ -144,7 +144,7 @@ TEST_F(Growing, ReplacedEdgesAreNoNewOnes) {
   options_.remove_edges = text("gone.txt", "0 1\n");
   options_.edges = text("edges.txt", "0 1\n");
   append();
-  const Json after = describe_chain(at("after")).back();
+  const Json after = describe_chain(Dataset::open(at("after")).grown()->chain).back();
   EXPECT_EQ(after.at("edges_added"), 0);
   EXPECT_EQ(after.at("edges_removed"), 0);
 }
@@ -523,7 +523,7 @@ TEST_P(Changing, IsWhatAMapOfEdgesGives) {
       return std::ranges::count_if(in,
                                    [&](const auto& edge) { return !from.contains(edge.first); });
     };
-    const Json link = describe_chain(options.out).back();
+    const Json link = describe_chain(Dataset::open(options.out).grown()->chain).back();
     ASSERT_EQ(link.at("edges_added"), missing(before, edges)) << step;
     ASSERT_EQ(link.at("edges_removed"), missing(edges, before)) << step;
     ASSERT_EQ(dataset.info().nodes, nodes);
