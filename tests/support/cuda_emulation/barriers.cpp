@@ -32,8 +32,9 @@ void check_arrival(int thread, const Thread& self, Warp& warp) {
   }
 }
 
-// Gives everyone their result when the last lane has arrived.
-void complete(int thread, Collective kind, unsigned mask) {
+// Gives everyone their result when the last lane has arrived. Apart from the 31 arrivals that only
+// wait.
+[[gnu::noinline]] void complete(int thread, Collective kind, unsigned mask) {
   Thread* const warp = &lane_of_warp(thread, 0);
   std::array<std::uint64_t, 32> values{};
   unsigned ballot = 0;
@@ -56,8 +57,9 @@ void complete(int thread, Collective kind, unsigned mask) {
 
 // Arrival of the current thread at a collective of its warp; returns when all lanes of `mask` have
 // arrived, with what this lane receives.
-std::uint64_t collective(Collective kind, unsigned mask, std::uint64_t value, int source,
-                         const CodePlace& where) {
+[[gnu::always_inline]] inline std::uint64_t collective(Collective kind, unsigned mask,
+                                                       std::uint64_t value, int source,
+                                                       const CodePlace& where) {
   Block& b = block();
   const int thread = b.current;
   Thread& self = b.threads[static_cast<std::size_t>(thread)];
