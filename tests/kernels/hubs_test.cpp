@@ -87,6 +87,7 @@ struct HubCase {
   std::string name;
   std::function<HubWork(Harness&)> make;
   double tolerance = 2e-5;
+  bool in_bf16 = true;  // too
 };
 void PrintTo(const HubCase& which, std::ostream* out) { *out << which.name; }
 
@@ -268,19 +269,34 @@ std::vector<HubCase> hub_cases() {
     cases.push_back({std::string("attend_") + to_string(which.score) + "_" +
                          std::to_string(which.cols) + "_" + std::to_string(which.heads) +
                          (which.self ? "_self" : ""),
-                     [which](Harness& h) { return attention_work(h, which); }});
+                     [which](Harness& h) { return attention_work(h, which); }, 2e-5,
+                     which.cols < 256 || which.score == AttentionScore::kAdditive});
   };
   for (const AttentionScore score : kAttentionScores) {
     add_attention({score, 24, 3});
     add_attention({score, 36, 9, true});
     add_attention({score, 64, 1, true});
-    // In f32 wider than the columns of a warp.
+    // In f32 wider than the columns of a warp; in bf16, where it is not, for one score alone.
     add_attention({score, 264, 1, score != AttentionScore::kDot});
   }
   return cases;
 }
 
-class HubsTest : public ::testing::TestWithParam<std::tuple<std::string, DType, HubCase>> {
+using HubParam = std::tuple<std::string, DType, HubCase>;
+
+std::vector<HubParam> hub_params() {
+  std::vector<HubParam> params;
+  for (const char* backend : {"cpu", "cuda"}) {
+    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+      for (const HubCase& which : hub_cases()) {
+        if (dtype == DType::kF32 || which.in_bf16) params.emplace_back(backend, dtype, which);
+      }
+    }
+  }
+  return params;
+}
+
+class HubsTest : public ::testing::TestWithParam<HubParam> {
  protected:
   void SetUp() override {
     require_backend(std::get<0>(GetParam()));
@@ -320,10 +336,7 @@ TEST_P(HubsTest, EqualReferenceInEveryRun) {
   expect_bits(work.results(tested), found, "recorded");
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, HubsTest,
-                         ::testing::Combine(::testing::Values("cpu", "cuda"),
-                                            ::testing::Values(DType::kF32, DType::kBf16),
-                                            ::testing::ValuesIn(hub_cases())),
+INSTANTIATE_TEST_SUITE_P(Backends, HubsTest, ::testing::ValuesIn(hub_params()),
                          [](const auto& test) {
                            return std::get<0>(test.param) + "_" +
                                   to_string(std::get<1>(test.param)) + "_" +
