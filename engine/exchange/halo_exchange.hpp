@@ -43,6 +43,7 @@ struct ExchangeReport {
     std::array<std::int64_t, kWireBits.size()> rows_of_width{};  // by place in kWireBits
     // Those that are sent in one of so many epochs, more than one; `bytes` are then a mean.
     std::map<int, std::int64_t> rows_of_period = {};
+    bool as_rows = false;  // where a mode sends differences otherwise
     bool operator==(const Messages&) const = default;
   };
   // The effort of choosing widths by their cost, and how good they are.

@@ -102,6 +102,7 @@ Json to_json(const ExchangeReport& report) {
         {"layer", messages.channel.layer}, {"direction", to_string(messages.channel.direction)},
         {"columns", messages.columns},     {"rows", messages.rows},
         {"bytes", messages.bytes},         {"bits", bits}};
+    if (messages.as_rows) entry["as_rows"] = true;
     for (const auto& [period, rows] : messages.rows_of_period) {
       entry["periods"][std::to_string(period)] = rows;
     }

@@ -35,6 +35,16 @@ constexpr int kWarmupEpochs = static_cast<int>(std::size(kWarmupBits));
 // bits saved below that point cost little variance.
 constexpr double kHiddenShare = 0.8;
 
+// Where messages hide behind the work, rows as they are cost less than differences: packing takes
+// so much less (`bench`, 2 ranks, 4 bits: 42 of 90 ms an epoch, 10 of them copies), and pieces of a
+// packet are used as they come.
+constexpr double kRowsPacking = 0.4;
+// The variance of rounding such a row at random, in |m|^2, times (2^b - 1)^2: F range^2 / 6, for
+// normal values whose range is six deviations. Only until it is measured.
+constexpr double kRowsNoise = 6;
+// They are sent until a wire takes so much longer than the work.
+constexpr double kStillHidden = 1.1;
+
 constexpr char kFirstDigit = '0';  // of codes in a checkpoint
 
 class AdaptiveBits final : public MessagePolicy {
@@ -67,11 +77,13 @@ class AdaptiveBits final : public MessagePolicy {
   struct Restored {
     MessageCodes codes;
     std::string lists;
+    bool as_rows = false;
   };
   // The choices of a channel's messages, and how much each of these weighs.
   struct Choices {
     std::vector<std::uint8_t> codes;
     std::vector<float> beta;
+    std::vector<float> rows;  // A_k |m_k|^2 where differences are sent; else empty: as beta
   };
   // The sums by which rows of a channel's messages are known to move little.
   struct Drift {
@@ -96,10 +108,19 @@ class AdaptiveBits final : public MessagePolicy {
   void calibrate(MessageChannels& channels, bool overlap);
   // Collective: sets `beta` and what is known of the movement of rows, for all channels.
   std::map<int, Choices> weigh(int epoch, MessageChannels& channels);
-  // Adds the ways to travel to `choices` and what they cost to `problem`.
-  void add_choices(const MessageChannel& channel, Choices& choices, ChannelProblem& problem) const;
-  double variance(const MessageChannel& channel, MessageChoice choice) const;
-  ChannelProblem problem(MessageChannel& channel, Choices& choices) const;
+  // Adds the ways to travel to `choices` and what they cost to `problem`. as_rows: of rows
+  // themselves, whatever the channel sends now.
+  void add_choices(const MessageChannel& channel, bool as_rows, Choices& choices,
+                   ChannelProblem& problem) const;
+  double variance(const MessageChannel& channel, bool as_rows, MessageChoice choice) const;
+  ChannelProblem problem(MessageChannel& channel, bool as_rows, Choices& choices) const;
+  // Whether the wire is done with what was found before the work beside it, times `slack`.
+  bool hides(int slot, const ChannelProblem& problem, const ChannelAssignment& found,
+             double slack) const;
+  // Whether rows themselves serve better than differences, whose problem has the same unit of
+  // variance.
+  bool rows_serve(int slot, const ChannelProblem& problem, const ChannelAssignment& rows,
+                  const ChannelAssignment& differences) const;
   void set_uniform(MessageChannel& channel, int bits);
   // Collective: tells both ends of all messages their codes, used from `epoch` on.
   void agree(std::span<MessageChannel* const> channels, std::span<const MessageCodes> codes,
@@ -124,7 +145,8 @@ class AdaptiveBits final : public MessagePolicy {
   std::map<int, MessageCodes> current_;   // of this rank, by slot
   std::map<int, MessageCodes> received_;  // the same, where periods are chosen
   std::map<int, Drift> drift_;            // of all ranks, by slot
-  std::map<int, bool> as_stored_;         // on all ranks, by slot
+  std::map<int, bool> as_rows_;           // on all ranks, by slot: what channels were told
+  std::map<int, bool> rows_serve_;        // the same: rows are to travel though some are narrow
   std::map<int, bool> takes_turns_;       // some message of some rank isn't sent in all epochs
   std::map<int, Restored> restored_;
 };
@@ -174,7 +196,8 @@ void AdaptiveBits::agree(std::span<MessageChannel* const> channels,
     current_[slot] = codes[c];
     received_[slot] = std::move(received[c]);
     // Epochs that only measure leave the rows that are kept alone.
-    as_stored_[slot] = exact[c] == 0 && (is_exact() || epoch - first_epoch_ >= kWarmupEpochs);
+    const bool all_exact = exact[c] == 0 && (is_exact() || epoch - first_epoch_ >= kWarmupEpochs);
+    as_rows_[slot] = all_exact || rows_serve_[slot];
     takes_turns_[slot] = turns[c] > 0;
     set_turn(*channels[c], epoch);
   }
@@ -184,7 +207,7 @@ void AdaptiveBits::set_turn(MessageChannel& channel, int epoch) {
   const HaloListsView& halo = channel.op().halo;
   const int slot = channel.channel().slot();
   channel.set_bits(bits_in_epoch(current_[slot], halo.send_offset, epoch),
-                   bits_in_epoch(received_[slot], halo.recv_offset, epoch), as_stored_[slot]);
+                   bits_in_epoch(received_[slot], halo.recv_offset, epoch), as_rows_[slot]);
 }
 
 bool AdaptiveBits::begin_as_restored(MessageChannel& channel, int epoch) {
@@ -203,6 +226,7 @@ bool AdaptiveBits::begin_as_restored(MessageChannel& channel, int epoch) {
     return false;
   }
   MessageChannel* const channels[] = {&channel};
+  rows_serve_[slot] = found->second.as_rows;
   agree(channels, {&found->second.codes, 1}, epoch);
   restored_.erase(found);
   return true;
@@ -213,7 +237,8 @@ void AdaptiveBits::start_anew(int slot) {
   measurements_.forget_all();
   movement_.forget_all();
   takes_turns_.clear();
-  as_stored_.clear();
+  as_rows_.clear();
+  rows_serve_.clear();
   drift_.clear();
   first_epoch_ = 0;
   // Times of other messages; but what the user gave counts, unless it is the resumed run's own and
@@ -273,21 +298,22 @@ std::map<int, AdaptiveBits::Choices> AdaptiveBits::weigh(int epoch, MessageChann
     }
     std::vector<float>& beta = result[slot].beta;
     beta = channel->noise_base(widths);
-    if (chooses_periods() && !channel->as_stored()) {
+    if (chooses_periods() && !channel->as_rows()) {
       movement_.observe(slot, ages_in_epoch(codes, channel->op().halo.send_offset, epoch), beta);
     }
     for (std::size_t k = 0; k < beta.size(); ++k) beta[k] = std::min(beta[k] * scores[k], kLargest);
     if (!chooses_periods()) continue;
-    const std::vector<float> rows =
-        channel->channel().direction == Direction::kForward && !channel->as_stored()
-            ? channel->squared_rows()
-            : std::vector<float>();
+    std::vector<float>& rows = result[slot].rows;
+    if (channel->channel().direction == Direction::kForward && !channel->as_rows()) {
+      rows = channel->squared_rows();
+    }
     double moved = 0;
     double size = 0;
     for (std::size_t k = 0; k < beta.size(); ++k) {
       moved += beta[k];
+      if (!rows.empty()) rows[k] = std::min(rows[k] * scores[k], kLargest);
       // A gradient that is sent with what was lost counts as a whole.
-      size += rows.empty() ? beta[k] : std::min(rows[k] * scores[k], kLargest);
+      size += rows.empty() ? beta[k] : rows[k];
     }
     drifts.insert(drifts.end(), {moved, size});
   }
@@ -301,11 +327,16 @@ std::map<int, AdaptiveBits::Choices> AdaptiveBits::weigh(int epoch, MessageChann
 }
 
 // In units of beta: of what a row moves by in an epoch, or of a gradient itself.
-double AdaptiveBits::variance(const MessageChannel& channel, MessageChoice choice) const {
+double AdaptiveBits::variance(const MessageChannel& channel, bool as_rows,
+                              MessageChoice choice) const {
   const int slot = channel.channel().slot();
+  if (as_rows && !channel.as_rows()) {
+    const double levels = std::exp2(choice.bits) - 1;
+    return choice.bits == kWireBits.back() ? 0 : kRowsNoise / (levels * levels);
+  }
   const double ratio = measurements_.rounding_ratio(slot, choice.bits);
   const double noise = channel.noise_at(choice.bits, ratio);
-  if (!chooses_periods() || channel.as_stored()) return noise;
+  if (!chooses_periods() || as_rows) return noise;
   const bool is_late = choice.period > 1;
   const double whole = is_late ? movement_.whole_square(slot, choice.period) : 1;
   if (channel.channel().direction == Direction::kForward) {
@@ -321,7 +352,7 @@ double AdaptiveBits::variance(const MessageChannel& channel, MessageChoice choic
   return (noise * whole + others) / choice.period / std::max(1.0, sending_.staleness_weight);
 }
 
-void AdaptiveBits::add_choices(const MessageChannel& channel, Choices& choices,
+void AdaptiveBits::add_choices(const MessageChannel& channel, bool as_rows, Choices& choices,
                                ChannelProblem& problem) const {
   const Channel& about = channel.channel();
   const auto found = drift_.find(2 * about.number);  // forward
@@ -331,13 +362,13 @@ void AdaptiveBits::add_choices(const MessageChannel& channel, Choices& choices,
     const int period = kMessagePeriods[p];
     const bool allowed =
         period == 1 ||
-        (chooses_periods() && !channel.as_stored() && period <= sending_.oldest &&
+        (chooses_periods() && !as_rows && period <= sending_.oldest &&
          period <= options_.reassign_every && drift.moved < sending_.drift_limit * drift.rows);
     for (std::size_t w = 0; w < kWireBits.size() && allowed; ++w) {
       const MessageChoice choice{kWireBits[w], period};
       choices.codes.push_back(code_of(choice));
       // Bytes of all epochs until every turn has come.
-      problem.choices.push_back({variance(channel, choice),
+      problem.choices.push_back({variance(channel, as_rows, choice),
                                  wire_row_bytes(choice.bits, channel.cols(), channel.storage()) *
                                      bytes_epochs() / period});
     }
@@ -347,18 +378,19 @@ void AdaptiveBits::add_choices(const MessageChannel& channel, Choices& choices,
   problem.unit_time = static_cast<std::size_t>(one_bit - choices.codes.begin());
 }
 
-ChannelProblem AdaptiveBits::problem(MessageChannel& channel, Choices& choices) const {
+ChannelProblem AdaptiveBits::problem(MessageChannel& channel, bool as_rows,
+                                     Choices& choices) const {
   const int slot = channel.channel().slot();
   const HaloListsView& halo = channel.op().halo;
   ChannelProblem problem;
-  add_choices(channel, choices, problem);
+  add_choices(channel, as_rows, choices, problem);
   // All ranks add up their parts: the sum is known already.
   if (chooses_periods()) {
     problem.unit_variance = drift_.at(slot).rows / rank_.transport.size();
   }
   const ExchangeCalibration::ChannelTimes& times = calibration_->channels.at(slot);
   problem.central_s = times.central_s;
-  problem.quantize_s = times.quantize_s;
+  problem.quantize_s = times.quantize_s * (chooses_periods() && as_rows ? kRowsPacking : 1);
   const int rank = rank_.transport.rank();
   const int size = rank_.transport.size();
   for (int peer = 0; peer < size; ++peer) {
@@ -378,11 +410,39 @@ ChannelProblem AdaptiveBits::problem(MessageChannel& channel, Choices& choices) 
   return problem;
 }
 
+bool AdaptiveBits::hides(int slot, const ChannelProblem& problem, const ChannelAssignment& found,
+                         double slack) const {
+  const ExchangeCalibration::ChannelTimes& times = calibration_->channels.at(slot);
+  return found.time_s - problem.quantize_s <= slack * (times.central_s + times.slowdown_s);
+}
+
+bool AdaptiveBits::rows_serve(int slot, const ChannelProblem& problem,
+                              const ChannelAssignment& rows,
+                              const ChannelAssignment& differences) const {
+  constexpr double kRounding = 1 + 1e-9;
+  if (!hides(slot, problem, rows, kRounding)) return false;
+  const double unit = drift_.at(slot).rows;
+  if (unit <= 0 || differences.time_s <= 0) return false;
+  // Both in the units of differences.
+  const double error = options_.lambda / unit;
+  const double time = differences.objective - error * differences.variance;
+  return error * rows.variance + time * rows.time_s / differences.time_s < differences.objective;
+}
+
 ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels) {
   std::map<int, Choices> choices = weigh(epoch, channels);
   std::vector<ChannelProblem> problems;
   for (const auto& [slot, channel] : channels) {
-    problems.push_back(problem(*channel, choices.at(slot)));
+    problems.push_back(problem(*channel, channel->as_rows(), choices.at(slot)));
+  }
+  // Of channels that send differences: what rows themselves would cost.
+  std::map<int, Choices> of_rows;
+  for (const auto& [slot, channel] : channels) {
+    if (!chooses_periods() || channel->as_rows()) continue;
+    const Choices& now = choices.at(slot);
+    Choices& rows = of_rows[slot];
+    rows.beta = now.rows.empty() ? now.beta : now.rows;
+    problems.push_back(problem(*channel, /*as_rows=*/true, rows));
   }
   Transport& transport = rank_.transport;
   const RankReductions reductions{
@@ -390,8 +450,23 @@ ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels
           [&](std::span<double> values) { transport.all_reduce(values, {"bit-width assignment"}); },
       .max = [&](std::span<double> values) { max_over_ranks(values); }};
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<ChannelAssignment> found = assign_bits(problems, options_.lambda, reductions);
+  std::vector<ChannelAssignment> found = assign_bits(problems, options_.lambda, reductions);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+
+  for (std::size_t c = 0, rows = channels.size(); const auto& [slot, channel] : channels) {
+    if (const auto other = of_rows.find(slot); other != of_rows.end()) {
+      rows_serve_[slot] = rows_serve(slot, problems[rows], found[rows], found[c]);
+      if (rows_serve_[slot]) {
+        choices.at(slot) = std::move(other->second);
+        problems[c] = std::move(problems[rows]);
+        found[c] = std::move(found[rows]);
+      }
+      ++rows;
+    } else if (chooses_periods()) {
+      rows_serve_[slot] = hides(slot, problems[c], found[c], kStillHidden);
+    }
+    ++c;
+  }
 
   std::vector<double> figures{took.count()};
   std::vector<MessageChannel*> all;
@@ -422,7 +497,14 @@ ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels
   max_over_ranks(figures);
   choice.solver_ms = figures[0];
   for (std::size_t c = 1; auto& [slot, times] : choice.channels) times.wire_ms = figures[c++];
+  std::vector<MessageChannel*> of_rows_before;
+  std::ranges::copy_if(all, std::back_inserter(of_rows_before), &MessageChannel::as_rows);
   agree(all, codes, epoch + 1);
+  for (const auto& [slot, channel] : channels) {
+    const bool before = std::ranges::count(of_rows_before, channel.get()) > 0;
+    // The noise is another one.
+    if (channel->as_rows() != before) measurements_.forget_rounding(slot);
+  }
   return choice;
 }
 
@@ -474,6 +556,8 @@ Json AdaptiveBits::state(SafetensorsFile& rows) const {
     std::string digits;
     for (const std::uint8_t code : codes) digits += static_cast<char>(kFirstDigit + code);
     Json channel = {{"slot", slot}, {"plan", lists_.at(slot)}, {"bits", digits}};
+    const auto serve = rows_serve_.find(slot);
+    if (serve != rows_serve_.end() && serve->second) channel["as_rows"] = true;
     measurements_.add_state(slot, channel);
     movement_.add_state(slot, channel, rows);
     channels.push_back(std::move(channel));
@@ -488,6 +572,7 @@ void AdaptiveBits::load_state(const Json& state, const SafetensorsFile& rows,
     const auto slot = json_field<int>(channel, "slot", place);
     Restored& restored = restored_[slot];
     restored.lists = json_field<std::string>(channel, "plan", place);
+    restored.as_rows = json_field_or<bool>(channel, "as_rows", place, false);
     const std::size_t allowed = chooses_periods() ? kMessageCodes : kWireBits.size();
     for (const char digit : json_field<std::string>(channel, "bits", place)) {
       const auto code = static_cast<std::size_t>(digit - kFirstDigit);

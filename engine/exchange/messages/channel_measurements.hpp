@@ -23,6 +23,7 @@ class ChannelMeasurements {
   double rounding_ratio(int slot, int bits) const;
 
   void forget_times() { samples_.clear(); }
+  void forget_rounding(int slot) { ratios_.erase(slot); }
   void forget_all() {
     samples_.clear();
     ratios_.clear();

@@ -145,13 +145,13 @@ void MessageChannel::forget_kept_rows() {
   if (sent_rows_ != nullptr) forget(sent_rows_->kept());
 }
 
-void MessageChannel::set_bits(MessageBits sent, MessageBits received, bool as_stored) {
+void MessageChannel::set_bits(MessageBits sent, MessageBits received, bool as_rows) {
   ATOLL_ASSERT(std::ssize(sent) == op_.halo.sent_rows() &&
                std::ssize(received) == op_.halo.halo_rows());
   settle();
   // The same state on both ends, whenever differences are sent again.
-  if (as_stored && !as_stored_) forget_kept_rows();
-  as_stored_ = as_stored;
+  if (as_rows && !as_rows_) forget_kept_rows();
+  as_rows_ = as_rows;
   pieces_ = keeps() ? 1 : op_.pieces;
   const MessageRows rows{rank_, op_, cols_, storage_};
   // Rows that have padding, or are still read when the packet comes, or differences are unpacked.

@@ -28,11 +28,11 @@ class MessageChannel {
   const MessageBits& sent_bits() const { return sent_.bits(); }
   std::int64_t sent_bytes() const { return sent_.layout().sent_bytes(); }
   // No transfer may be under way, but one of the epoch before if the rule pipelines. Both ends of a
-  // link must be given the same widths. as_stored, the same on all ranks: rows themselves travel,
-  // all at 32 bits, and none are kept, whatever the rule is.
-  void set_bits(MessageBits sent, MessageBits received, bool as_stored = false);
+  // link must be given the same widths. as_rows, the same on all ranks: rows themselves travel,
+  // with unbiased rounding, and none are kept, whatever the rule is.
+  void set_bits(MessageBits sent, MessageBits received, bool as_rows = false);
   // As the last set_bits() said.
-  bool as_stored() const { return as_stored_; }
+  bool as_rows() const { return as_rows_; }
 
   // Packs the rows of x (see HaloExchange::begin) on the packing queue and posts their packets.
   // Where the host can see it at once, throws Error{kDiverged} for a row that can't be sent.
@@ -92,12 +92,12 @@ class MessageChannel {
     std::shared_ptr<const void> rows;
   };
 
-  // The rule of this epoch: a channel whose rows travel as they are stored keeps nothing.
-  MessageRule::Sends sends() const { return as_stored_ ? MessageRule::Sends::kRows : rule_.sends; }
+  // The rule of this epoch: a channel whose rows themselves travel keeps nothing.
+  MessageRule::Sends sends() const { return as_rows_ ? MessageRule::Sends::kRows : rule_.sends; }
   bool is(MessageRule::Sends which) const { return sends() == which; }
-  bool keeps() const { return rule_.keeps && !as_stored_; }
-  bool sender_keeps() const { return sent_rows_ != nullptr && !as_stored_; }
-  bool shifts() const { return rule_.shifts && !as_stored_; }
+  bool keeps() const { return rule_.keeps && !as_rows_; }
+  bool sender_keeps() const { return sent_rows_ != nullptr && !as_rows_; }
+  bool shifts() const { return rule_.shifts && !as_rows_; }
   void forget_kept_rows();
   std::vector<float> range_variance() const;
   const SentRows::Loss& loss();
@@ -125,7 +125,7 @@ class MessageChannel {
   std::int64_t cols_;
   DType storage_;
   MessageRule rule_;
-  bool as_stored_ = false;
+  bool as_rows_ = false;
   int pieces_;  // that packets travel in
 
   SentMessages sent_;

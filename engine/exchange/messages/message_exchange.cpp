@@ -161,7 +161,8 @@ ExchangeReport MessageExchange::describe() const {
   double value_bits = 0;
   auto sum = sums.begin();
   for (const auto& [slot, channel] : channels_) {
-    ExchangeReport::Messages messages{.channel = channel->channel(), .columns = channel->cols()};
+    ExchangeReport::Messages messages{
+        .channel = channel->channel(), .columns = channel->cols(), .as_rows = channel->as_rows()};
     double bytes = 0;  // in the mean of epochs
     for (std::uint8_t code = 0; code < kMessageCodes; ++code) {
       const std::int64_t rows = *sum++;
@@ -200,6 +201,7 @@ void MessageExchange::log_choice(const ExchangeReport& report, int epoch) {
       const double share = static_cast<double>(m.rows_of_width[w]) / static_cast<double>(m.rows);
       shares.push_back(fmt::format("{} bits {:.0f} %", kWireBits[w], 100 * share));
     }
+    if (m.as_rows) shares.push_back("rows as they are");
     for (const auto& [period, rows] : m.rows_of_period) {
       shares.push_back(fmt::format("{:.0f} % in one of {} epochs",
                                    100 * static_cast<double>(rows) / static_cast<double>(m.rows),
