@@ -12,12 +12,10 @@
 
 #include "base/log.hpp"
 #include "engine/comm/max_over_ranks.hpp"
-#include "engine/exchange/messages/aggregation_scores.hpp"
 #include "engine/exchange/messages/bit_assignment.hpp"
-#include "engine/exchange/messages/channel_measurements.hpp"
 #include "engine/exchange/messages/link_probe.hpp"
 #include "engine/exchange/messages/message_policy.hpp"
-#include "engine/exchange/messages/row_movement.hpp"
+#include "engine/exchange/messages/message_weights.hpp"
 
 namespace atl {
 
@@ -30,21 +28,6 @@ namespace {
 constexpr int kWarmupBits[] = {4, 32, 1, 32, 8};
 constexpr int kWarmupEpochs = static_cast<int>(std::size(kWarmupBits));
 
-// A message is planned to be there when so much of the work that hides it is done. Both times vary
-// from epoch to epoch, and a wire that is a little longer than central work is waited for, while
-// bits saved below that point cost little variance.
-constexpr double kHiddenShare = 0.8;
-
-// Where messages hide behind the work, rows as they are cost less than differences: packing takes
-// so much less (`bench`, 2 ranks, 4 bits: 42 of 90 ms an epoch, 10 of them copies), and pieces of a
-// packet are used as they come.
-constexpr double kRowsPacking = 0.4;
-// The variance of rounding such a row at random, in |m|^2, times (2^b - 1)^2: F range^2 / 6, for
-// normal values whose range is six deviations. Only until it is measured.
-constexpr double kRowsNoise = 6;
-// They are sent until a wire takes so much longer than the work.
-constexpr double kStillHidden = 1.1;
-
 constexpr char kFirstDigit = '0';  // of codes in a checkpoint
 
 class AdaptiveBits final : public MessagePolicy {
@@ -54,8 +37,7 @@ class AdaptiveBits final : public MessagePolicy {
         options_(options.message_bits),
         sending_(options.sending),
         rank_(rank),
-        measurements_(rank),
-        movement_(rank.transport) {
+        weights_(options, rank) {
     if (!options_.calibration.is_null()) calibration_ = given_calibration();
   }
 
@@ -79,23 +61,9 @@ class AdaptiveBits final : public MessagePolicy {
     std::string lists;
     bool as_rows = false;
   };
-  // The choices of a channel's messages, and how much each of these weighs.
-  struct Choices {
-    std::vector<std::uint8_t> codes;
-    std::vector<float> beta;
-    std::vector<float> rows;  // A_k |m_k|^2 where differences are sent; else empty: as beta
-  };
-  // The sums by which rows of a channel's messages are known to move little.
-  struct Drift {
-    double moved = 0;  // A_k D_k
-    double rows = 0;   // A_k |m_k|^2
-  };
-
   bool chooses_periods() const { return mode_.sent == MessagesSent::kByCost; }
   // Nothing but variance counts: every message is exact.
   bool is_exact() const { return options_.lambda == 1; }
-  // Bytes of messages are counted over so many epochs.
-  int bytes_epochs() const { return chooses_periods() ? kMessagePeriods.back() : 1; }
 
   ExchangeCalibration given_calibration() const {
     return exchange_calibration(options_.calibration, rank_.transport.size(),
@@ -106,21 +74,6 @@ class AdaptiveBits final : public MessagePolicy {
   bool begin_as_restored(MessageChannel& channel, int epoch);
   void start_anew(int slot);
   void calibrate(MessageChannels& channels, bool overlap);
-  // Collective: sets `beta` and what is known of the movement of rows, for all channels.
-  std::map<int, Choices> weigh(int epoch, MessageChannels& channels);
-  // Adds the ways to travel to `choices` and what they cost to `problem`. as_rows: of rows
-  // themselves, whatever the channel sends now.
-  void add_choices(const MessageChannel& channel, bool as_rows, Choices& choices,
-                   ChannelProblem& problem) const;
-  double variance(const MessageChannel& channel, bool as_rows, MessageChoice choice) const;
-  ChannelProblem problem(MessageChannel& channel, bool as_rows, Choices& choices) const;
-  // Whether the wire is done with what was found before the work beside it, times `slack`.
-  bool hides(int slot, const ChannelProblem& problem, const ChannelAssignment& found,
-             double slack) const;
-  // Whether rows themselves serve better than differences, whose problem has the same unit of
-  // variance.
-  bool rows_serve(int slot, const ChannelProblem& problem, const ChannelAssignment& rows,
-                  const ChannelAssignment& differences) const;
   void set_uniform(MessageChannel& channel, int bits);
   // Collective: tells both ends of all messages their codes, used from `epoch` on.
   void agree(std::span<MessageChannel* const> channels, std::span<const MessageCodes> codes,
@@ -137,14 +90,10 @@ class AdaptiveBits final : public MessagePolicy {
   const Rank& rank_;
   int first_epoch_ = 0;  // 0: none yet
   std::optional<ExchangeCalibration> calibration_;
-  // A_k of the messages this rank sends.
-  std::map<const DistributedOperator*, std::vector<float>> scores_;
-  ChannelMeasurements measurements_;
-  RowMovement movement_;
+  MessageWeights weights_;
   std::map<int, std::string> lists_;
   std::map<int, MessageCodes> current_;   // of this rank, by slot
   std::map<int, MessageCodes> received_;  // the same, where periods are chosen
-  std::map<int, Drift> drift_;            // of all ranks, by slot
   std::map<int, bool> as_rows_;           // on all ranks, by slot: what channels were told
   std::map<int, bool> rows_serve_;        // the same: rows are to travel though some are narrow
   std::map<int, bool> takes_turns_;       // some message of some rank isn't sent in all epochs
@@ -153,9 +102,7 @@ class AdaptiveBits final : public MessagePolicy {
 
 void AdaptiveBits::begin(MessageChannel& channel, int epoch, bool /*restored*/) {
   const int slot = channel.channel().slot();
-  if (!scores_.contains(&channel.op())) {
-    scores_[&channel.op()] = sent_scores(channel.op(), options_.sensitivity, rank_.transport);
-  }
+  weights_.begin(channel);
   lists_[slot] = lists_checksum(channel.op());
   const bool restored = begin_as_restored(channel, epoch);
   require_calibrated(channel);
@@ -234,12 +181,10 @@ bool AdaptiveBits::begin_as_restored(MessageChannel& channel, int epoch) {
 
 void AdaptiveBits::start_anew(int slot) {
   restored_.clear();
-  measurements_.forget_all();
-  movement_.forget_all();
+  weights_.forget_all();
   takes_turns_.clear();
   as_rows_.clear();
   rows_serve_.clear();
-  drift_.clear();
   first_epoch_ = 0;
   // Times of other messages; but what the user gave counts, unless it is the resumed run's own and
   // knows nothing of these.
@@ -268,7 +213,7 @@ void AdaptiveBits::calibrate(MessageChannels& channels, bool overlap) {
       sends[r] = std::max(sends[r], row * (halo.send_offset[r + 1] - halo.send_offset[r]));
       receives[r] = std::max(receives[r], row * (halo.recv_offset[r + 1] - halo.recv_offset[r]));
     }
-    const ExchangeCalibration::ChannelTimes times = measurements_.times(slot, overlap);
+    const ExchangeCalibration::ChannelTimes times = weights_.measurements().times(slot, overlap);
     most.insert(most.end(), {times.slowdown_s, times.quantize_s});
     // The least by way of the most.
     least.push_back(-times.central_s);
@@ -282,167 +227,21 @@ void AdaptiveBits::calibrate(MessageChannels& channels, bool overlap) {
     calibration_->channels[slot] = {-least[c], most[2 * c], most[2 * c + 1]};
     ++c;
   }
-  measurements_.forget_times();
-}
-
-std::map<int, AdaptiveBits::Choices> AdaptiveBits::weigh(int epoch, MessageChannels& channels) {
-  constexpr float kLargest = std::numeric_limits<float>::max();
-  std::map<int, Choices> result;
-  std::vector<double> drifts;
-  for (const auto& [slot, channel] : channels) {
-    const MessageCodes& codes = current_.at(slot);
-    const std::vector<float>& scores = scores_.at(&channel->op());
-    MessageBits widths;
-    for (const std::uint8_t code : codes) {
-      widths.push_back(static_cast<std::uint8_t>(choice_of(code).bits));
-    }
-    std::vector<float>& beta = result[slot].beta;
-    beta = channel->noise_base(widths);
-    if (chooses_periods() && !channel->as_rows()) {
-      movement_.observe(slot, ages_in_epoch(codes, channel->op().halo.send_offset, epoch), beta);
-    }
-    for (std::size_t k = 0; k < beta.size(); ++k) beta[k] = std::min(beta[k] * scores[k], kLargest);
-    if (!chooses_periods()) continue;
-    std::vector<float>& rows = result[slot].rows;
-    if (channel->channel().direction == Direction::kForward && !channel->as_rows()) {
-      rows = channel->squared_rows();
-    }
-    double moved = 0;
-    double size = 0;
-    for (std::size_t k = 0; k < beta.size(); ++k) {
-      moved += beta[k];
-      if (!rows.empty()) rows[k] = std::min(rows[k] * scores[k], kLargest);
-      // A gradient that is sent with what was lost counts as a whole.
-      size += rows.empty() ? beta[k] : rows[k];
-    }
-    drifts.insert(drifts.end(), {moved, size});
-  }
-  if (!chooses_periods()) return result;
-  rank_.transport.all_reduce(std::span(drifts), {"movement of rows"});
-  for (auto drift = drifts.begin(); const auto& [slot, channel] : channels) {
-    drift_[slot] = {*drift, *(drift + 1)};
-    drift += 2;
-  }
-  return result;
-}
-
-// In units of beta: of what a row moves by in an epoch, or of a gradient itself.
-double AdaptiveBits::variance(const MessageChannel& channel, bool as_rows,
-                              MessageChoice choice) const {
-  const int slot = channel.channel().slot();
-  if (as_rows && !channel.as_rows()) {
-    const double levels = std::exp2(choice.bits) - 1;
-    return choice.bits == kWireBits.back() ? 0 : kRowsNoise / (levels * levels);
-  }
-  const double ratio = measurements_.rounding_ratio(slot, choice.bits);
-  const double noise = channel.noise_at(choice.bits, ratio);
-  if (!chooses_periods() || as_rows) return noise;
-  const bool is_late = choice.period > 1;
-  const double whole = is_late ? movement_.whole_square(slot, choice.period) : 1;
-  if (channel.channel().direction == Direction::kForward) {
-    const double lag = is_late ? movement_.mean_square(slot, choice.period) : 0;
-    return noise * whole + sending_.staleness_weight * lag;
-  }
-  // Nothing comes in all epochs but one, in which the gradients of the others come as well; what
-  // is lost counts there and where it comes with the next. No gradient is lost for good, so the sum
-  // over a span of epochs errs by what is under way at its two ends: as much less than noise as a
-  // lag, which never averages out, is more.
-  const double others =
-      is_late ? (choice.period - 1) + movement_.whole_square(slot, choice.period - 1) : 0;
-  return (noise * whole + others) / choice.period / std::max(1.0, sending_.staleness_weight);
-}
-
-void AdaptiveBits::add_choices(const MessageChannel& channel, bool as_rows, Choices& choices,
-                               ChannelProblem& problem) const {
-  const Channel& about = channel.channel();
-  const auto found = drift_.find(2 * about.number);  // forward
-  const Drift drift = found == drift_.end() ? Drift{} : found->second;
-  // The exact choice comes last.
-  for (std::size_t p = kMessagePeriods.size(); p-- > 0;) {
-    const int period = kMessagePeriods[p];
-    const bool allowed =
-        period == 1 ||
-        (chooses_periods() && !as_rows && period <= sending_.oldest &&
-         period <= options_.reassign_every && drift.moved < sending_.drift_limit * drift.rows);
-    for (std::size_t w = 0; w < kWireBits.size() && allowed; ++w) {
-      const MessageChoice choice{kWireBits[w], period};
-      choices.codes.push_back(code_of(choice));
-      // Bytes of all epochs until every turn has come.
-      problem.choices.push_back({variance(channel, as_rows, choice),
-                                 wire_row_bytes(choice.bits, channel.cols(), channel.storage()) *
-                                     bytes_epochs() / period});
-    }
-  }
-  if (!chooses_periods()) return;
-  const auto one_bit = std::ranges::find(choices.codes, code_of({.bits = 1}));
-  problem.unit_time = static_cast<std::size_t>(one_bit - choices.codes.begin());
-}
-
-ChannelProblem AdaptiveBits::problem(MessageChannel& channel, bool as_rows,
-                                     Choices& choices) const {
-  const int slot = channel.channel().slot();
-  const HaloListsView& halo = channel.op().halo;
-  ChannelProblem problem;
-  add_choices(channel, as_rows, choices, problem);
-  // All ranks add up their parts: the sum is known already.
-  if (chooses_periods()) {
-    problem.unit_variance = drift_.at(slot).rows / rank_.transport.size();
-  }
-  const ExchangeCalibration::ChannelTimes& times = calibration_->channels.at(slot);
-  problem.central_s = times.central_s;
-  problem.quantize_s = times.quantize_s * (chooses_periods() && as_rows ? kRowsPacking : 1);
-  const int rank = rank_.transport.rank();
-  const int size = rank_.transport.size();
-  for (int peer = 0; peer < size; ++peer) {
-    const auto p = static_cast<std::size_t>(peer);
-    const auto begin = static_cast<std::size_t>(halo.send_offset[p]);
-    const auto end = static_cast<std::size_t>(halo.send_offset[p + 1]);
-    LinkTime cost{calibration_->links[static_cast<std::size_t>(rank * size + peer)],
-                  {0, times.central_s}};
-    cost.wire.theta_s_per_byte /= kHiddenShare * bytes_epochs();
-    cost.wire.gamma_s /= kHiddenShare;
-    const auto widest =
-        static_cast<double>(end - begin) * static_cast<double>(problem.choices.back().bytes);
-    if (widest > 0) cost.cover.theta_s_per_byte = times.slowdown_s / widest;
-    problem.links.push_back(
-        {std::span<const float>(choices.beta).subspan(begin, end - begin), cost});
-  }
-  return problem;
-}
-
-bool AdaptiveBits::hides(int slot, const ChannelProblem& problem, const ChannelAssignment& found,
-                         double slack) const {
-  const ExchangeCalibration::ChannelTimes& times = calibration_->channels.at(slot);
-  return found.time_s - problem.quantize_s <= slack * (times.central_s + times.slowdown_s);
-}
-
-bool AdaptiveBits::rows_serve(int slot, const ChannelProblem& problem,
-                              const ChannelAssignment& rows,
-                              const ChannelAssignment& differences) const {
-  constexpr double kRounding = 1 + 1e-9;
-  if (!hides(slot, problem, rows, kRounding)) return false;
-  const double unit = drift_.at(slot).rows;
-  if (unit <= 0 || differences.time_s <= 0) return false;
-  // Both in the units of differences.
-  const double error = options_.lambda / unit;
-  const double time = differences.objective - error * differences.variance;
-  return error * rows.variance + time * rows.time_s / differences.time_s < differences.objective;
+  weights_.measurements().forget_times();
 }
 
 ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels) {
-  std::map<int, Choices> choices = weigh(epoch, channels);
+  std::map<int, MessageChoices> choices = weights_.weigh(epoch, channels, current_);
   std::vector<ChannelProblem> problems;
   for (const auto& [slot, channel] : channels) {
-    problems.push_back(problem(*channel, channel->as_rows(), choices.at(slot)));
+    problems.push_back(
+        weights_.problem(*channel, channel->as_rows(), *calibration_, choices.at(slot)));
   }
-  // Of channels that send differences: what rows themselves would cost.
-  std::map<int, Choices> of_rows;
+  std::map<int, MessageChoices> other_choices;
   for (const auto& [slot, channel] : channels) {
-    if (!chooses_periods() || channel->as_rows()) continue;
-    const Choices& now = choices.at(slot);
-    Choices& rows = of_rows[slot];
-    rows.beta = now.rows.empty() ? now.beta : now.rows;
-    problems.push_back(problem(*channel, /*as_rows=*/true, rows));
+    if (!chooses_periods()) continue;
+    MessageChoices& other = other_choices[slot] = weights_.others(*channel, choices.at(slot));
+    problems.push_back(weights_.problem(*channel, !channel->as_rows(), *calibration_, other));
   }
   Transport& transport = rank_.transport;
   const RankReductions reductions{
@@ -453,17 +252,18 @@ ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels
   std::vector<ChannelAssignment> found = assign_bits(problems, options_.lambda, reductions);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
 
-  for (std::size_t c = 0, rows = channels.size(); const auto& [slot, channel] : channels) {
-    if (const auto other = of_rows.find(slot); other != of_rows.end()) {
-      rows_serve_[slot] = rows_serve(slot, problems[rows], found[rows], found[c]);
-      if (rows_serve_[slot]) {
-        choices.at(slot) = std::move(other->second);
-        problems[c] = std::move(problems[rows]);
-        found[c] = std::move(found[rows]);
+  for (std::size_t c = 0; const auto& [slot, channel] : channels) {
+    if (chooses_periods()) {
+      const bool before = channel->as_rows();
+      const std::size_t other = channels.size() + c;
+      const bool rows =
+          weights_.rows_serve(*channel, found[before ? c : other], found[before ? other : c]);
+      rows_serve_[slot] = rows;
+      if (rows != before) {
+        choices.at(slot) = std::move(other_choices.at(slot));
+        problems[c] = std::move(problems[other]);
+        found[c] = std::move(found[other]);
       }
-      ++rows;
-    } else if (chooses_periods()) {
-      rows_serve_[slot] = hides(slot, problems[c], found[c], kStillHidden);
     }
     ++c;
   }
@@ -489,7 +289,7 @@ ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels
     figures.push_back(wire_s * 1000);
     ExchangeReport::Choice::Times& mine = choice.channels[slot];
     mine.central_ms = problems[c].central_s * 1000;
-    if (const double unit = drift_[slot].rows; unit > 0) mine.error = found[c].variance / unit;
+    if (const double unit = weights_.unit(slot); unit > 0) mine.error = found[c].variance / unit;
     all.push_back(channel.get());
     codes.push_back(std::move(flat));
     ++c;
@@ -503,7 +303,7 @@ ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels
   for (const auto& [slot, channel] : channels) {
     const bool before = std::ranges::count(of_rows_before, channel.get()) > 0;
     // The noise is another one.
-    if (channel->as_rows() != before) measurements_.forget_rounding(slot);
+    if (channel->as_rows() != before) weights_.measurements().forget_rounding(slot);
   }
   return choice;
 }
@@ -529,8 +329,8 @@ bool AdaptiveBits::end_epoch(const Round& round, MessageChannels& channels,
   if (channels.empty() || is_exact()) return false;
   const int done = round.epoch - first_epoch_ + 1;
   if (done < kWarmupEpochs) {
-    if (!calibration_) measurements_.observe_times(channels, kWarmupBits[done - 1]);
-    measurements_.observe_rounding(channels);
+    if (!calibration_) weights_.measurements().observe_times(channels, kWarmupBits[done - 1]);
+    weights_.measurements().observe_rounding(channels);
     for (const auto& [slot, channel] : channels) set_uniform(*channel, kWarmupBits[done]);
     return true;
   }
@@ -540,9 +340,9 @@ bool AdaptiveBits::end_epoch(const Round& round, MessageChannels& channels,
     }
     return false;
   }
-  measurements_.observe_rounding(channels);
+  weights_.measurements().observe_rounding(channels);
   if (!calibration_) {
-    measurements_.observe_times(channels, kWarmupBits[kWarmupEpochs - 1]);
+    weights_.measurements().observe_times(channels, kWarmupBits[kWarmupEpochs - 1]);
     calibrate(channels, round.overlap);
   }
   choice = assign(round.epoch, channels);
@@ -558,8 +358,7 @@ Json AdaptiveBits::state(SafetensorsFile& rows) const {
     Json channel = {{"slot", slot}, {"plan", lists_.at(slot)}, {"bits", digits}};
     const auto serve = rows_serve_.find(slot);
     if (serve != rows_serve_.end() && serve->second) channel["as_rows"] = true;
-    measurements_.add_state(slot, channel);
-    movement_.add_state(slot, channel, rows);
+    weights_.add_state(slot, channel, rows);
     channels.push_back(std::move(channel));
   }
   return {{"first_epoch", first_epoch_}, {"channels", channels}, {"calibration", calibration()}};
@@ -582,8 +381,7 @@ void AdaptiveBits::load_state(const Json& state, const SafetensorsFile& rows,
       }
       restored.codes.push_back(static_cast<std::uint8_t>(code));
     }
-    measurements_.load_state(slot, channel, place);
-    movement_.load_state(slot, channel, rows, place);
+    weights_.load_state(slot, channel, rows, place);
   }
   // The command line counts before the checkpoint.
   const Json measured = json_field<Json>(state, "calibration", place);
