@@ -6,6 +6,9 @@ if(NOT ATOLL_CUDA MATCHES "^(auto|on|off)$")
   message(FATAL_ERROR "ATOLL_CUDA is '${ATOLL_CUDA}'; allowed are auto, on, off")
 endif()
 
+option(ATOLL_PATHS_OF_BUILD
+       "programs name folders of this machine: those of CUDA's libraries and of the kernels' sources" ON)
+
 # skip_cuda(REASON): goes on without CUDA, or stops where it was asked for.
 macro(skip_cuda reason)
   if(ATOLL_CUDA STREQUAL "on")

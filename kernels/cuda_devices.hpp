@@ -22,7 +22,8 @@ struct CudaInstallation {
   std::string driver;   // newest CUDA version that the driver serves; empty: no driver
   std::vector<CudaDeviceInfo> devices;
   std::string why;  // there is no device
-  // Files of cuBLAS, cuBLASLt and cuSPARSE, and why they can't be used; asked where devices are.
+  // Files of cuBLAS, cuBLASLt and cuSPARSE, and why they can't be used. A build without CUDA has
+  // neither.
   std::vector<std::string> libraries;
   std::string library_obstacle;
 };

@@ -189,9 +189,13 @@ void add_devices(Findings& findings) {
                      cuda.devices.size() == 1 ? "" : "s", cuda.runtime, cuda.driver)});
   }
   if (!cuda.library_obstacle.empty()) {
-    findings.push_back({"devices", "CUDA libraries", "none: " + cuda.library_obstacle,
-                        FindingLevel::kNote, kWithoutDevice});
-  } else if (!cuda.devices.empty()) {
+    Finding finding{"devices", "CUDA libraries", "none: " + cuda.library_obstacle};
+    if (!cuda.devices.empty()) {
+      finding.level = FindingLevel::kNote;
+      finding.advice = kWithoutDevice;
+    }
+    findings.push_back(finding);
+  } else if (!cuda.libraries.empty()) {
     findings.push_back(
         {"devices", "CUDA libraries", fmt::format("{}", fmt::join(cuda.libraries, ", "))});
   }

@@ -54,8 +54,8 @@ CudaInstallation examine_cuda() {
   found.runtime = cuda::version_text(CUDART_VERSION);
   found.driver = cuda::version_text(driver);
   const int count = cuda_device_count(found.why);
-  if (count > 0) found.library_obstacle = cuda::library_obstacle();
-  const bool has_libraries = count > 0 && found.library_obstacle.empty();
+  found.library_obstacle = cuda::library_obstacle();
+  const bool has_libraries = found.library_obstacle.empty();
   if (has_libraries) {
     const cuda::Libraries& libraries = cuda::libraries();
     found.libraries = {file_of(reinterpret_cast<const void*>(libraries.cublasCreate)),

@@ -31,7 +31,8 @@ CudaLibrary library_of_toolkit(const std::string& name, int version, const std::
   constexpr int kCuda = CUDART_VERSION / 1000;
   CudaLibrary library;
   library.file = fmt::format("lib{}.so.{}", name, version);
-  library.of_build = fmt::format("{}/{}", ATOLL_CUDA_LIBRARY_FOLDER, library.file);
+  const std::string folder = ATOLL_CUDA_LIBRARY_FOLDER;
+  if (!folder.empty()) library.of_build = fmt::format("{}/{}", folder, library.file);
   library.package = kCuda < 13 ? fmt::format("{}-cu{}", package, kCuda) : package;
   return library;
 }

@@ -71,6 +71,7 @@ run = atoll.train(dataset, "gcn", hidden=16, epochs=60, ranks=2, run_dir="thread
 print(f"  two threads as ranks: test {run.summary['test']:.3f}")
 END
 trained=$(now)
+[[ $wheel != *+cu* ]] || python "$wheels/cuda_trial.py"
 
 atoll --version
 grep -q 'MPI: none' <(atoll --version) || fail "--version has found an MPI library"

@@ -217,11 +217,14 @@ class DeviceTest(unittest.TestCase):
                 self.emulate(**{variable: str(value)})
                 # They load; what they then say is what these stand-ins say.
                 self.assert_unusable("CUDA device 0", "cublasCreate: a stand-in")
-                doctor = run(["doctor", "--json"], self.folder)
-                libraries = next(finding["value"] for finding in json.loads(doctor.stdout)["findings"]
-                                 if finding["name"] == "CUDA libraries")
-                self.assertEqual(re.findall(r"nvidia/\w+/lib", libraries), places, libraries)
-                del os.environ[variable]
+                for devices in "10":
+                    self.emulate(ATOLL_EMULATION_DEVICES=devices)
+                    doctor = run(["doctor", "--json"], self.folder)
+                    libraries = next(
+                        finding["value"] for finding in json.loads(doctor.stdout)["findings"]
+                        if finding["name"] == "CUDA libraries")
+                    self.assertEqual(re.findall(r"nvidia/\w+/lib", libraries), places, libraries)
+                del os.environ[variable], os.environ["ATOLL_EMULATION_DEVICES"]
 
     def choices(self, name):
         with open(os.path.join(self.folder, name, "calibration.json"), encoding="utf-8") as stream:
