@@ -3,14 +3,15 @@ wheel_trial.sh run it in a folder that may be written to. With a device it train
 the program must name what is missing, and find and load NVIDIA's libraries all the same."""
 
 import ctypes
-import ctypes.util
 import glob
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
 import sysconfig
+import tempfile
 
 import atoll
 
@@ -26,21 +27,30 @@ def check(holds, text):
 
 
 def load_packages():
-    """Each library loads from its package, with what it needs itself from others of NVIDIA's."""
+    """Each library loads from its package, with what it needs itself from others of NVIDIA's. Their
+    names."""
+    names = []
     for name in LIBRARIES:
         files = glob.glob(f"{PACKAGES}/nvidia/*/lib/lib{name}.so.*")
         check(len(files) == 1, f"lib{name}: {files} among {PACKAGES}")
         ctypes.CDLL(files[0])
+        names.append(os.path.basename(files[0]))
     with open("/proc/self/maps", encoding="utf-8") as file:
         loaded = {line.split()[-1] for line in file if re.search(r"/lib(cu|nv|nccl)[^/]*$", line)}
     elsewhere = sorted(path for path in loaded if not path.startswith(PACKAGES))
     check(not elsewhere, f"NVIDIA's packages take {elsewhere} from elsewhere")
     print(f"  {len(loaded)} libraries of NVIDIA's packages load")
+    return names
 
 
-def doctor():
-    """What `atoll doctor` says about devices."""
-    text = subprocess.run([PROGRAM, "doctor", "--json"], stdout=subprocess.PIPE, check=True).stdout
+def doctor(names):
+    """What `atoll doctor` says about devices where the system has no libraries of its own: files that
+    are none, found before these, have the program look on."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            pathlib.Path(folder, name).write_text("no library\n" * 100, encoding="utf-8")
+        text = subprocess.run([PROGRAM, "doctor", "--json"], stdout=subprocess.PIPE, check=True,
+                              env={**os.environ, "LD_LIBRARY_PATH": folder}).stdout
     found = {finding["name"]: finding["value"] for finding in json.loads(text)["findings"]
              if finding["section"] == "devices"}
     for name, value in found.items():
@@ -49,12 +59,11 @@ def doctor():
 
 
 def check_found(found):
-    """The program finds the libraries: those of the packages, unless the system has its own."""
+    """The program finds the libraries of the packages."""
     for name in ("CUDA libraries", "NCCL"):
         check(not found[name].startswith("none"), f"{name}: {found[name]}")
-    if ctypes.util.find_library("cublasLt") is None:
-        for path in found["CUDA libraries"].split(", "):
-            check(path.startswith(PACKAGES), f"{path} is not below {PACKAGES}")
+    for path in found["CUDA libraries"].split(", "):
+        check(path.startswith(PACKAGES), f"{path} is not below {PACKAGES}")
 
 
 def refused_without_device(why, dataset):
@@ -73,8 +82,7 @@ def refused_without_device(why, dataset):
 
 
 def main():
-    load_packages()
-    found = doctor()
+    found = doctor(load_packages())
     check_found(found)
     dataset = atoll.Dataset.generate("sbm", nodes=500, path="small")
     backends = ["cpu"]
