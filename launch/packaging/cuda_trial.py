@@ -44,7 +44,7 @@ def load_packages():
 
 
 def doctor(names):
-    """What `atoll doctor` says about devices where the system has no libraries of its own: files that
+    """The words of `atoll doctor` on devices where the system has no libraries of its own: files that
     are none, found before these, have the program look on."""
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
