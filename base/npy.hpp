@@ -76,6 +76,7 @@ class NpyFile {
     return {reinterpret_cast<const T*>(map_->bytes().data() + header_.data_offset),
             static_cast<std::size_t>(header_.elements())};
   }
+  // The bytes of the elements, whatever their type.
   std::span<const std::byte> value_bytes() const {
     return map_->bytes().subspan(header_.data_offset);
   }

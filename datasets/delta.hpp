@@ -76,7 +76,7 @@ WholeFiles merge_chain(const Chain& chain, bool with_split = true);
 // {name: {"bytes": n, "xxh3": hex}}, as of files on the disk.
 Json describe_files(const WholeFiles& files);
 
-// A delta as it is read.
+// A dataset folder that is a delta: its chain, and the files that a whole folder would hold.
 struct GrownFolder {
   Chain chain;
   WholeFiles files;

@@ -13,9 +13,9 @@
 #include "base/log.hpp"
 #include "engine/comm/max_over_ranks.hpp"
 #include "engine/exchange/messages/bit_assignment.hpp"
+#include "engine/exchange/messages/channel_costs.hpp"
 #include "engine/exchange/messages/link_probe.hpp"
 #include "engine/exchange/messages/message_policy.hpp"
-#include "engine/exchange/messages/message_weights.hpp"
 
 namespace atl {
 
@@ -37,7 +37,7 @@ class AdaptiveBits final : public MessagePolicy {
         options_(options.message_bits),
         sending_(options.sending),
         rank_(rank),
-        weights_(options, rank) {
+        costs_(options, rank) {
     if (!options_.calibration.is_null()) calibration_ = given_calibration();
   }
 
@@ -90,7 +90,7 @@ class AdaptiveBits final : public MessagePolicy {
   const Rank& rank_;
   int first_epoch_ = 0;  // 0: none yet
   std::optional<ExchangeCalibration> calibration_;
-  MessageWeights weights_;
+  ChannelCosts costs_;
   std::map<int, std::string> lists_;
   std::map<int, MessageCodes> current_;   // of this rank, by slot
   std::map<int, MessageCodes> received_;  // the same, where periods are chosen
@@ -102,7 +102,7 @@ class AdaptiveBits final : public MessagePolicy {
 
 void AdaptiveBits::begin(MessageChannel& channel, int epoch, bool /*restored*/) {
   const int slot = channel.channel().slot();
-  weights_.begin(channel);
+  costs_.begin(channel);
   lists_[slot] = lists_checksum(channel.op());
   const bool restored = begin_as_restored(channel, epoch);
   require_calibrated(channel);
@@ -181,7 +181,7 @@ bool AdaptiveBits::begin_as_restored(MessageChannel& channel, int epoch) {
 
 void AdaptiveBits::start_anew(int slot) {
   restored_.clear();
-  weights_.forget_all();
+  costs_.forget_all();
   takes_turns_.clear();
   as_rows_.clear();
   rows_serve_.clear();
@@ -213,7 +213,7 @@ void AdaptiveBits::calibrate(MessageChannels& channels, bool overlap) {
       sends[r] = std::max(sends[r], row * (halo.send_offset[r + 1] - halo.send_offset[r]));
       receives[r] = std::max(receives[r], row * (halo.recv_offset[r + 1] - halo.recv_offset[r]));
     }
-    const ExchangeCalibration::ChannelTimes times = weights_.measurements().times(slot, overlap);
+    const ExchangeCalibration::ChannelTimes times = costs_.measurements().times(slot, overlap);
     most.insert(most.end(), {times.slowdown_s, times.quantize_s});
     // The least by way of the most.
     least.push_back(-times.central_s);
@@ -227,21 +227,21 @@ void AdaptiveBits::calibrate(MessageChannels& channels, bool overlap) {
     calibration_->channels[slot] = {-least[c], most[2 * c], most[2 * c + 1]};
     ++c;
   }
-  weights_.measurements().forget_times();
+  costs_.measurements().forget_times();
 }
 
 ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels) {
-  std::map<int, MessageChoices> choices = weights_.weigh(epoch, channels, current_);
+  std::map<int, MessageChoices> choices = costs_.weigh(epoch, channels, current_);
   std::vector<ChannelProblem> problems;
   for (const auto& [slot, channel] : channels) {
     problems.push_back(
-        weights_.problem(*channel, channel->as_rows(), *calibration_, choices.at(slot)));
+        costs_.problem(*channel, channel->as_rows(), *calibration_, choices.at(slot)));
   }
   std::map<int, MessageChoices> other_choices;
   for (const auto& [slot, channel] : channels) {
     if (!chooses_periods()) continue;
-    MessageChoices& other = other_choices[slot] = weights_.others(*channel, choices.at(slot));
-    problems.push_back(weights_.problem(*channel, !channel->as_rows(), *calibration_, other));
+    MessageChoices& other = other_choices[slot] = costs_.others(*channel, choices.at(slot));
+    problems.push_back(costs_.problem(*channel, !channel->as_rows(), *calibration_, other));
   }
   Transport& transport = rank_.transport;
   const RankReductions reductions{
@@ -257,7 +257,7 @@ ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels
       const bool before = channel->as_rows();
       const std::size_t other = channels.size() + c;
       const bool rows =
-          weights_.rows_serve(*channel, found[before ? c : other], found[before ? other : c]);
+          costs_.rows_serve(*channel, found[before ? c : other], found[before ? other : c]);
       rows_serve_[slot] = rows;
       if (rows != before) {
         choices.at(slot) = std::move(other_choices.at(slot));
@@ -289,7 +289,7 @@ ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels
     figures.push_back(wire_s * 1000);
     ExchangeReport::Choice::Times& mine = choice.channels[slot];
     mine.central_ms = problems[c].central_s * 1000;
-    if (const double unit = weights_.unit(slot); unit > 0) mine.error = found[c].variance / unit;
+    if (const double unit = costs_.unit(slot); unit > 0) mine.error = found[c].variance / unit;
     all.push_back(channel.get());
     codes.push_back(std::move(flat));
     ++c;
@@ -303,7 +303,7 @@ ExchangeReport::Choice AdaptiveBits::assign(int epoch, MessageChannels& channels
   for (const auto& [slot, channel] : channels) {
     const bool before = std::ranges::count(of_rows_before, channel.get()) > 0;
     // The noise is another one.
-    if (channel->as_rows() != before) weights_.measurements().forget_rounding(slot);
+    if (channel->as_rows() != before) costs_.measurements().forget_rounding(slot);
   }
   return choice;
 }
@@ -329,8 +329,8 @@ bool AdaptiveBits::end_epoch(const Round& round, MessageChannels& channels,
   if (channels.empty() || is_exact()) return false;
   const int done = round.epoch - first_epoch_ + 1;
   if (done < kWarmupEpochs) {
-    if (!calibration_) weights_.measurements().observe_times(channels, kWarmupBits[done - 1]);
-    weights_.measurements().observe_rounding(channels);
+    if (!calibration_) costs_.measurements().observe_times(channels, kWarmupBits[done - 1]);
+    costs_.measurements().observe_rounding(channels);
     for (const auto& [slot, channel] : channels) set_uniform(*channel, kWarmupBits[done]);
     return true;
   }
@@ -340,9 +340,9 @@ bool AdaptiveBits::end_epoch(const Round& round, MessageChannels& channels,
     }
     return false;
   }
-  weights_.measurements().observe_rounding(channels);
+  costs_.measurements().observe_rounding(channels);
   if (!calibration_) {
-    weights_.measurements().observe_times(channels, kWarmupBits[kWarmupEpochs - 1]);
+    costs_.measurements().observe_times(channels, kWarmupBits[kWarmupEpochs - 1]);
     calibrate(channels, round.overlap);
   }
   choice = assign(round.epoch, channels);
@@ -358,7 +358,7 @@ Json AdaptiveBits::state(SafetensorsFile& rows) const {
     Json channel = {{"slot", slot}, {"plan", lists_.at(slot)}, {"bits", digits}};
     const auto serve = rows_serve_.find(slot);
     if (serve != rows_serve_.end() && serve->second) channel["as_rows"] = true;
-    weights_.add_state(slot, channel, rows);
+    costs_.add_state(slot, channel, rows);
     channels.push_back(std::move(channel));
   }
   return {{"first_epoch", first_epoch_}, {"channels", channels}, {"calibration", calibration()}};
@@ -381,7 +381,7 @@ void AdaptiveBits::load_state(const Json& state, const SafetensorsFile& rows,
       }
       restored.codes.push_back(static_cast<std::uint8_t>(code));
     }
-    weights_.load_state(slot, channel, rows, place);
+    costs_.load_state(slot, channel, rows, place);
   }
   // The command line counts before the checkpoint.
   const Json measured = json_field<Json>(state, "calibration", place);

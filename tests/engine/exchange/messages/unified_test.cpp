@@ -58,15 +58,17 @@ class Unified : public ::testing::TestWithParam<std::string> {
     return run(setup);
   }
 
-  // The square of what is wrong in halo rows over the square of these.
-  static double error(const Exchanged& run, const Exchanged& exact, int epoch,
-                      Direction direction) {
+  // The square of what is wrong in halo rows over the square of these. first: epoch of `run`.
+  static double error(const Exchanged& run, const Exchanged& exact, int epoch, Direction direction,
+                      int first = 1) {
     double wrong = 0;
     double size = 0;
-    const auto at = static_cast<std::size_t>(epoch - 1);
+    const auto channel = [&](const Exchanged& of, int begin) {
+      return of.epochs[static_cast<std::size_t>(epoch - begin)].channels[place(direction)];
+    };
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
-      const auto& found = run.epochs[at].channels[place(direction)].halo[rank];
-      const auto& expected = exact.epochs[at].channels[place(direction)].halo[rank];
+      const auto found = channel(run, first).halo[rank];
+      const auto expected = channel(exact, 1).halo[rank];
       for (std::size_t i = 0; i < found.size(); ++i) {
         wrong += std::pow(found[i] - expected[i], 2);
         size += std::pow(expected[i], 2);
@@ -264,11 +266,7 @@ TEST_P(Unified, SendsDifferencesOnceRowsDoNotHide) {
   setup.last_epoch = 30;
   setup.exchange.message_bits.calibration = calibration(kRanks, kSlow, {}, 0);
   const Exchanged second = exchanged(graph_, setup, first.states);
-  const Exchanged exact = [&] {
-    ExchangeSetup all = setup;
-    all.first_epoch = 1;
-    return this->exact(all);
-  }();
+  const Exchanged exact = this->exact(medium_setup(setup.last_epoch));
   const auto at = [&](int epoch) { return second.epochs[static_cast<std::size_t>(epoch - 13)]; };
   ASSERT_TRUE(at(14).report);
   EXPECT_FALSE(at(14).report->channels[0].as_rows);
@@ -277,18 +275,7 @@ TEST_P(Unified, SendsDifferencesOnceRowsDoNotHide) {
   EXPECT_FALSE(at(22).report->channels[0].rows_of_period.empty());
   // Differences begin with rows of zeros, and close in on them.
   const auto wrong = [&](int epoch) {
-    double wrong = 0;
-    double size = 0;
-    for (std::size_t rank = 0; rank < kRanks; ++rank) {
-      const auto found = at(epoch).channels[0].halo[rank];
-      const auto& expected =
-          exact.epochs[static_cast<std::size_t>(epoch - 1)].channels[0].halo[rank];
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        wrong += std::pow(found[i] - expected[i], 2);
-        size += std::pow(expected[i], 2);
-      }
-    }
-    return wrong / size;
+    return error(second, exact, epoch, Direction::kForward, setup.first_epoch);
   };
   EXPECT_LT(wrong(13), 0.005);
   EXPECT_GT(wrong(14), wrong(18));

@@ -22,15 +22,16 @@ inline constexpr double kHiddenShare = 0.8;
 
 // The choices of a channel's messages, and how much each of these weighs.
 struct MessageChoices {
-  std::vector<std::uint8_t> codes;
-  std::vector<float> beta;
-  std::vector<float> rows;  // A_k |m_k|^2 of rows whose differences are sent
+  std::vector<std::uint8_t> codes;  // [choices]
+  std::vector<float> beta;          // [messages]
+  std::vector<float> rows;          // [messages] A_k |m_k|^2 of rows whose differences are sent
 };
 
-// Calls that are collective say so.
-class MessageWeights {
+// Errors are in units of A_k |m_k|^2, the square of what a row adds to the sums of its receiver,
+// and times in seconds of an epoch. Calls that are collective say so.
+class ChannelCosts {
  public:
-  MessageWeights(const ExchangeOptions& options, const Rank& rank);
+  ChannelCosts(const ExchangeOptions& options, const Rank& rank);
 
   ChannelMeasurements& measurements() { return measurements_; }
   const ChannelMeasurements& measurements() const { return measurements_; }

@@ -1,4 +1,4 @@
-#include "engine/exchange/messages/message_weights.hpp"
+#include "engine/exchange/messages/channel_costs.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -21,7 +21,7 @@ constexpr double kReturn = 0.95;
 
 }  // namespace
 
-MessageWeights::MessageWeights(const ExchangeOptions& options, const Rank& rank)
+ChannelCosts::ChannelCosts(const ExchangeOptions& options, const Rank& rank)
     : mode_(exchange_mode(options.mode)),
       options_(options.message_bits),
       sending_(options.sending),
@@ -29,13 +29,13 @@ MessageWeights::MessageWeights(const ExchangeOptions& options, const Rank& rank)
       measurements_(rank),
       movement_(rank.transport) {}
 
-void MessageWeights::begin(const MessageChannel& channel) {
+void ChannelCosts::begin(const MessageChannel& channel) {
   if (scores_.contains(&channel.op())) return;
   scores_[&channel.op()] = sent_scores(channel.op(), options_.sensitivity, rank_.transport);
 }
 
-std::map<int, MessageChoices> MessageWeights::weigh(int epoch, MessageChannels& channels,
-                                                    const std::map<int, MessageCodes>& codes_of) {
+std::map<int, MessageChoices> ChannelCosts::weigh(int epoch, MessageChannels& channels,
+                                                  const std::map<int, MessageCodes>& codes_of) {
   constexpr float kLargest = std::numeric_limits<float>::max();
   std::map<int, MessageChoices> result;
   std::vector<double> drifts;
@@ -82,7 +82,7 @@ std::map<int, MessageChoices> MessageWeights::weigh(int epoch, MessageChannels& 
   return result;
 }
 
-double MessageWeights::other_variance(const MessageChannel& channel, int bits) const {
+double ChannelCosts::other_variance(const MessageChannel& channel, int bits) const {
   if (bits == kWireBits.back()) return 0;
   if (!channel.as_rows()) {
     const double levels = std::exp2(bits) - 1;
@@ -97,8 +97,8 @@ double MessageWeights::other_variance(const MessageChannel& channel, int bits) c
 }
 
 // In units of beta: of what a row moves by in an epoch, or of a gradient itself.
-double MessageWeights::variance(const MessageChannel& channel, bool as_rows,
-                                MessageChoice choice) const {
+double ChannelCosts::variance(const MessageChannel& channel, bool as_rows,
+                              MessageChoice choice) const {
   const int slot = channel.channel().slot();
   if (as_rows != channel.as_rows()) return other_variance(channel, choice.bits);
   const double ratio = measurements_.rounding_ratio(slot, choice.bits);
@@ -119,8 +119,8 @@ double MessageWeights::variance(const MessageChannel& channel, bool as_rows,
   return (noise * whole + others) / choice.period / std::max(1.0, sending_.staleness_weight);
 }
 
-void MessageWeights::add_choices(const MessageChannel& channel, bool as_rows,
-                                 MessageChoices& choices, ChannelProblem& problem) const {
+void ChannelCosts::add_choices(const MessageChannel& channel, bool as_rows, MessageChoices& choices,
+                               ChannelProblem& problem) const {
   const Channel& about = channel.channel();
   const auto found = drift_.find(2 * about.number);  // forward
   const Drift drift = found == drift_.end() ? Drift{} : found->second;
@@ -145,9 +145,9 @@ void MessageWeights::add_choices(const MessageChannel& channel, bool as_rows,
   problem.unit_time = static_cast<std::size_t>(one_bit - choices.codes.begin());
 }
 
-ChannelProblem MessageWeights::problem(const MessageChannel& channel, bool as_rows,
-                                       const ExchangeCalibration& calibration,
-                                       MessageChoices& choices) const {
+ChannelProblem ChannelCosts::problem(const MessageChannel& channel, bool as_rows,
+                                     const ExchangeCalibration& calibration,
+                                     MessageChoices& choices) const {
   const int slot = channel.channel().slot();
   const HaloListsView& halo = channel.op().halo;
   ChannelProblem problem;
@@ -178,13 +178,13 @@ ChannelProblem MessageWeights::problem(const MessageChannel& channel, bool as_ro
   return problem;
 }
 
-MessageChoices MessageWeights::others(const MessageChannel& channel, const MessageChoices& now) {
+MessageChoices ChannelCosts::others(const MessageChannel& channel, const MessageChoices& now) {
   return {
       .codes = {}, .beta = channel.as_rows() || now.rows.empty() ? now.beta : now.rows, .rows = {}};
 }
 
-bool MessageWeights::rows_serve(const MessageChannel& channel, const ChannelAssignment& rows,
-                                const ChannelAssignment& differences) const {
+bool ChannelCosts::rows_serve(const MessageChannel& channel, const ChannelAssignment& rows,
+                              const ChannelAssignment& differences) const {
   const double unit = drift_.at(channel.channel().slot()).rows;
   if (unit <= 0 || differences.time_s <= 0) return false;
   // In the unit of time of differences, which includes their packing.
@@ -194,18 +194,18 @@ bool MessageWeights::rows_serve(const MessageChannel& channel, const ChannelAssi
   return objective * (channel.as_rows() ? kReturn : 1) < differences.objective;
 }
 
-double MessageWeights::unit(int slot) const {
+double ChannelCosts::unit(int slot) const {
   const auto found = drift_.find(slot);
   return found == drift_.end() ? 0 : found->second.rows;
 }
 
-void MessageWeights::forget_all() {
+void ChannelCosts::forget_all() {
   measurements_.forget_all();
   movement_.forget_all();
   drift_.clear();
 }
 
-void MessageWeights::add_state(int slot, Json& channel, SafetensorsFile& rows) const {
+void ChannelCosts::add_state(int slot, Json& channel, SafetensorsFile& rows) const {
   if (const auto drift = drift_.find(slot); drift != drift_.end()) {
     channel["moved"] = drift->second.share();
   }
@@ -213,8 +213,8 @@ void MessageWeights::add_state(int slot, Json& channel, SafetensorsFile& rows) c
   movement_.add_state(slot, channel, rows);
 }
 
-void MessageWeights::load_state(int slot, const Json& channel, const SafetensorsFile& rows,
-                                const std::string& place) {
+void ChannelCosts::load_state(int slot, const Json& channel, const SafetensorsFile& rows,
+                              const std::string& place) {
   if (channel.contains("moved")) drift_[slot] = {json_field<double>(channel, "moved", place), 1};
   measurements_.load_state(slot, channel, place);
   movement_.load_state(slot, channel, rows, place);
