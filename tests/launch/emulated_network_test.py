@@ -251,6 +251,15 @@ class VaryTest(NetworkTest):
         self.assertEqual([self.rates(1), self.rates(2)], [[30, 30], [5, 5]])
         self.assertEqual(len(background(NAME)), 1)
 
+    def test_clusters_in_the_making_are_none_of_its_business(self):
+        self.done("up", "2", "--rate", "30mbit")
+        half_made = f"/run/netns/{OTHER_NAME}-h1"  # as `ip netns add` leaves it for an instant
+        with open(half_made, "w", encoding="utf-8"):
+            self.addCleanup(os.remove, half_made)
+        for command in (("vary", "h1", "--rates", "5mbit:30s,4mbit:30s"), ("down",)):
+            result = self.own(*command)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+
     def test_nothing_outlives_down(self):
         for how in ("down", "deleted namespaces"):
             with self.subTest(how):
