@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <vector>
+#include <span>
 
 #include "base/error.hpp"
 #include "base/progress.hpp"
@@ -50,9 +52,15 @@ std::uint64_t file_checksum(const std::filesystem::path& path) {
                                                              &std::fclose);
   if (!file) fail_input("{}: can't open: {}", path.string(), std::strerror(errno));
   Stream stream;
-  std::vector<std::byte> piece(std::size_t{1} << 20U);
   std::error_code unknown;
   const auto total = std::filesystem::file_size(path, unknown);
+  // Small enough to stay in a core's cache, and no larger than a small file: to clear the pages of
+  // more took longer than to read a delta's arrays.
+  constexpr std::uintmax_t kMost = 1 << 18;
+  const auto bytes =
+      static_cast<std::size_t>(unknown ? kMost : std::clamp<std::uintmax_t>(total, 1, kMost));
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  const std::span<std::byte> piece(memory.get(), bytes);
   Activity activity("checksum of " + path.filename().string(),
                     unknown ? 0 : static_cast<std::int64_t>(total));
   std::int64_t done = 0;
@@ -62,7 +70,7 @@ std::uint64_t file_checksum(const std::filesystem::path& path) {
       fail_input("{}: can't read: {}", path.string(), std::strerror(errno));
     }
     if (got == 0) break;
-    stream.add(std::span(piece).first(got));
+    stream.add(piece.first(got));
     activity.advance_to(done += static_cast<std::int64_t>(got));
   }
   return stream.result();

@@ -22,6 +22,8 @@ struct Slot {
 };
 constexpr std::size_t kSlots = 4096;
 std::array<Slot, kSlots> g_slots;
+// No slot from here on has ever been in use, nor its memory touched.
+std::atomic<std::size_t> g_used = 0;
 std::mutex g_registering;  // of those who register
 
 void print(const char* text) {
@@ -30,7 +32,7 @@ void print(const char* text) {
 
 void on_lost_page(int signal, siginfo_t* info, void* /*context*/) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-  for (const Slot& slot : g_slots) {
+  for (const Slot& slot : std::span(g_slots).first(g_used.load())) {
     const std::uintptr_t begin = slot.begin.load();
     if (begin == 0 || address < begin || address >= slot.end.load()) continue;
     print("atoll: error: ");
@@ -54,8 +56,10 @@ void report_lost_pages() {
 
 void register_mapping(std::span<const std::byte> mapped, const std::filesystem::path& path) {
   const std::lock_guard lock(g_registering);
-  for (Slot& slot : g_slots) {
+  for (std::size_t s = 0; s < kSlots; ++s) {
+    Slot& slot = g_slots[s];
     if (slot.begin.load() != 0) continue;
+    if (s == g_used.load()) g_used = s + 1;
     const std::string& name = path.native();
     const std::size_t length = std::min(name.size(), slot.path.size() - 1);
     std::memcpy(slot.path.data(), name.data() + (name.size() - length), length);
@@ -69,7 +73,7 @@ void register_mapping(std::span<const std::byte> mapped, const std::filesystem::
 
 void unregister_mapping(std::span<const std::byte> mapped) {
   const std::lock_guard lock(g_registering);
-  for (Slot& slot : g_slots) {
+  for (Slot& slot : std::span(g_slots).first(g_used.load())) {
     if (slot.begin.load() != reinterpret_cast<std::uintptr_t>(mapped.data())) continue;
     slot.begin = 0;
     return;

@@ -489,7 +489,8 @@ DatasetInfo compact_dataset(const fs::path& folder, const fs::path& out) {
   require_outside_datasets(folder, out);
   dataset.validate_checksums();
   DatasetWriter writer(out);
-  for (const auto& [name, file] : dataset.grown()->files) {
+  dataset.validate_merged();
+  for (const auto& [name, file] : dataset.grown()->merged()) {
     const auto bytes = file->bytes();
     write_atomically(writer.folder() / name,
                      {reinterpret_cast<const char*>(bytes.data()), bytes.size()});

@@ -118,11 +118,11 @@ Json checked_files(const Json& json, const fs::path& file, bool with_split) {
 }
 
 // The same of a delta, whose whole files are in memory.
-Json checked_files(const Json& json, const fs::path& file, const WholeFiles& grown) {
-  if (!json.contains("files")) return describe_files(grown);
+Json checked_files(const Json& json, const fs::path& file, const GrownFolder& grown) {
+  if (!json.contains("files")) return describe_files(grown.merged());
   const Json& files = json["files"];
   if (!files.is_object()) fail_input("{}: field 'files' is not an object", file.string());
-  for (const auto& [name, bytes] : grown) {
+  for (const auto& [name, bytes] : grown.files()) {
     const auto entry = json_field<Json>(files, name.c_str(), file);
     json_field<std::string>(entry, "xxh3", file);
     const auto stated = json_field<std::int64_t>(entry, "bytes", file);
@@ -164,9 +164,11 @@ Dataset Dataset::open(const fs::path& folder, bool with_split) {
   dataset.folder_ = folder;
   dataset.with_split_ = with_split;
   if (is_delta(json)) {
-    Chain chain = read_chain(folder, json, with_split);
-    WholeFiles files = merge_chain(chain, with_split);
-    dataset.grown_ = std::make_shared<const GrownFolder>(std::move(chain), std::move(files));
+    // A folder that Atoll has written is as it was then, or the seal would tell.
+    std::optional<std::int64_t> edges;
+    if (json.contains("seal")) edges = json_field<std::int64_t>(json, "edges", file);
+    dataset.grown_ = std::make_shared<const GrownFolder>(read_chain(folder, json, with_split),
+                                                         with_split, edges);
   } else {
     require_listed_files(json, file, with_split);
   }
@@ -177,7 +179,7 @@ Dataset Dataset::open(const fs::path& folder, bool with_split) {
       json_field_or<std::string>(json, "name", file, without_slash(folder).filename().string());
   info.edges_source = json_field_or<std::int64_t>(json, "edges_source", file, info.edges);
   info.provenance = json_field_or<Json>(json, "provenance", file, Json::object());
-  dataset.files_ = dataset.grown_ ? checked_files(json, file, dataset.grown_->files)
+  dataset.files_ = dataset.grown_ ? checked_files(json, file, *dataset.grown_)
                                   : checked_files(json, file, with_split);
   info.checksum = overall_checksum(dataset.files_);
   const auto stated = json_field_or<std::string>(json, "checksum", file, info.checksum);
@@ -190,8 +192,8 @@ Dataset Dataset::open(const fs::path& folder, bool with_split) {
 
 std::optional<NpyFile> Dataset::array(const char* name) const {
   if (!grown_) return open_if_there(folder_ / name);
-  const auto found = grown_->files.find(name);
-  if (found == grown_->files.end()) return std::nullopt;
+  const auto found = grown_->files().find(name);
+  if (found == grown_->files().end()) return std::nullopt;
   return NpyFile(folder_ / name, found->second);
 }
 
@@ -209,17 +211,26 @@ TypeArray Dataset::type_array(const char* name, std::int64_t length) const {
 void Dataset::open_graph(const Json& json) {
   const fs::path file = folder_ / "dataset.json";
   row_ptr_ = required_array("row_ptr.npy");
-  const auto row_ptr = row_ptr_.values<std::int64_t>();
-  if (row_ptr_.header().shape.size() != 1 || row_ptr.empty()) {
+  if (row_ptr_.header().shape.size() != 1 || row_ptr_.rows() == 0) {
     fail_input("{}: one dimension with nodes + 1 entries is expected", row_ptr_.path().string());
   }
-  info_.nodes = static_cast<std::int64_t>(row_ptr.size()) - 1;
+  info_.nodes = row_ptr_.rows() - 1;
   if (info_.nodes == 0 || info_.nodes > std::numeric_limits<std::int32_t>::max()) {
     fail_input("{}: {} nodes; allowed are 1 to 2^31 - 1", row_ptr_.path().string(), info_.nodes);
   }
   col_idx_ = required_array("col_idx.npy");
   col_idx_.require_shape(std::vector<std::int64_t>{-1});
   info_.edges = col_idx_.rows();
+  if (!grown_) check_row_ptr();
+  agree(json, file, "nodes", info_.nodes);
+  agree(json, file, "edges", info_.edges);
+  narrow_col_idx();
+  open_edge_arrays(json);
+  info_.directed = json_field<bool>(json, "directed", file);
+}
+
+void Dataset::check_row_ptr() const {
+  const auto row_ptr = row_ptr_.values<std::int64_t>();
   if (row_ptr.front() != 0 || row_ptr.back() != info_.edges) {
     fail_input("{}: runs from {} to {}; it must run from 0 to {}, the length of col_idx.npy",
                row_ptr_.path().string(), row_ptr.front(), row_ptr.back(), info_.edges);
@@ -230,11 +241,6 @@ void Dataset::open_graph(const Json& json) {
                  row_ptr[i], row_ptr[i - 1]);
     }
   }
-  agree(json, file, "nodes", info_.nodes);
-  agree(json, file, "edges", info_.edges);
-  narrow_col_idx();
-  open_edge_arrays(json);
-  info_.directed = json_field<bool>(json, "directed", file);
 }
 
 void Dataset::open_edge_arrays(const Json& json) {
@@ -281,8 +287,8 @@ std::vector<std::string> Dataset::node_ids() const {
   const fs::path path = folder_ / kNodeIdsFile;
   std::shared_ptr<const MappedFile> file;
   if (grown_) {
-    const auto found = grown_->files.find(kNodeIdsFile);
-    if (found != grown_->files.end()) file = found->second;
+    const auto found = grown_->files().find(kNodeIdsFile);
+    if (found != grown_->files().end()) file = found->second;
   } else if (is_there(path)) {
     file = std::make_shared<const MappedFile>(path);
   }
@@ -394,6 +400,7 @@ void Dataset::open_labels(const Json& json) {
 }
 
 GraphView Dataset::graph() const {
+  if (grown_) grown_->merged();
   const std::span<const std::int32_t> columns =
       col_idx_.is("<i4") ? col_idx_.values<std::int32_t>() : narrowed_col_idx_;
   return {{row_ptr_.values<std::int64_t>(), columns,

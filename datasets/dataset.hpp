@@ -92,8 +92,11 @@ class Dataset {
   // nodes in every split, symmetry if `directed` is false. Throws Error{kInput} with file, place,
   // value and allowed values.
   void validate() const;
-  // Only compares every file with its checksum in dataset.json, if it states one.
+  // Only compares every file with its checksum in the dataset.json of its folder, if that states
+  // one.
   void validate_checksums() const;
+  // Compares what the chain of a delta gives with the checksums in its dataset.json.
+  void validate_merged() const;
   void validate_labels() const;
 
   // Refuses a dataset that lacks what training on split `split_index`, or predicting, needs
@@ -112,12 +115,12 @@ class Dataset {
   TypeArray type_array(const char* name, std::int64_t length) const;
   void open_graph(const Json& json);
   void open_edge_arrays(const Json& json);
+  void check_row_ptr() const;
   void narrow_col_idx();
   void open_node_arrays(const Json& json);
   void open_labels(const Json& json);
   void open_links(const Json& json);
   void validate_graph() const;
-  void validate_grown(const Json& json) const;
   void validate_splits() const;
   void validate_features_by_type() const;
   void validate_node_ids() const;

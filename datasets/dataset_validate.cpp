@@ -307,7 +307,8 @@ void Dataset::validate_checksums() const {
   const fs::path file = folder_ / "dataset.json";
   const Json json = read_json(file);
   if (!json.contains("files")) return;
-  if (grown_) return validate_grown(json);
+  const Activity activity("checking the files of " + info_.name);
+  if (grown_) return check_chain_files(grown_->chain(), with_split_);
   for (const char* name : kDatasetFiles) {
     std::error_code error;
     if (!fs::exists(folder_ / name, error)) continue;
@@ -319,15 +320,13 @@ void Dataset::validate_checksums() const {
   }
 }
 
-// The bytes that the chain gives, as those of a whole folder: so a chain is read once. Only if they
-// are wrong, each of its files is compared.
-void Dataset::validate_grown(const Json& json) const {
+void Dataset::validate_merged() const {
+  if (!grown_) return;
   const fs::path file = folder_ / "dataset.json";
-  const Json found = describe_files(grown_->files);
+  const Json found = describe_files(grown_->merged());
   for (const auto& [name, entry] : found.items()) {
-    const Json stated = json_field<Json>(json["files"], name.c_str(), file);
-    if (stated == entry || (name == kSplitFile && !with_split_)) continue;
-    check_chain_files(grown_->chain);
+    const Json stated = json_field<Json>(files_, name.c_str(), file);
+    if (stated == entry) continue;
     fail_input("{}: the chain of bases gives {} another checksum, {}, than {} here", file.string(),
                name, entry["xxh3"].get<std::string>(), stated.dump());
   }
@@ -336,6 +335,7 @@ void Dataset::validate_grown(const Json& json) const {
 void Dataset::validate() const {
   const Activity activity("checking " + info_.name);
   validate_checksums();
+  validate_merged();
   validate_graph();
   require_finite(features(), info_.features, features_.path());
   node_types_.check(info_.node_types);

@@ -207,10 +207,12 @@ Chain read_chain(const fs::path& folder, const Json& json, bool with_split) {
   return chain;
 }
 
-void check_chain_files(const Chain& chain) {
-  const auto check = [](const fs::path& folder, const Json& files) {
+void check_chain_files(const Chain& chain, bool with_split) {
+  const auto check = [&](const fs::path& folder, const Json& files) {
     with_remedy("restore the file, or make the dataset again", [&] {
       for (const auto& [name, entry] : files.items()) {
+        const bool newest = folder == chain.deltas.back().folder;
+        if (name == kSplitFile && newest && !with_split) continue;
         check_file(folder / name, entry, folder / "dataset.json");
       }
     });
@@ -242,6 +244,9 @@ Json describe_chain(const Chain& chain) {
                      {"edges_removed", delta.rows_of(kRemovedEdges, 1)},
                      {"features_changed", delta.rows_of(kChangedNodes)},
                      {"bytes", bytes_of(changes["files"])}});
+    const Json folded =
+        json_field_or<Json>(changes, "folded", delta.folder / "dataset.json", Json::array());
+    if (!folded.empty()) links.back()["folded"] = folded;
   }
   return links;
 }

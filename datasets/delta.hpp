@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,8 +63,9 @@ bool is_delta(const Json& dataset_json);
 // Dataset::open.
 Chain read_chain(const std::filesystem::path& folder, const Json& json, bool with_split = true);
 
-// Compares every file of a chain with its checksum in the dataset.json of its folder.
-void check_chain_files(const Chain& chain);
+// Compares every file of a chain with its checksum in the dataset.json of its folder. Without
+// `with_split`: as Dataset::open.
+void check_chain_files(const Chain& chain, bool with_split = true);
 
 // Where each folder of the chain lies, and what it adds: for `atoll info`.
 Json describe_chain(const Chain& chain);
@@ -71,15 +73,32 @@ Json describe_chain(const Chain& chain);
 // The files of a whole dataset folder by name, in memory. What a file of the chain has in one piece
 // is mapped, not copied.
 using WholeFiles = std::map<std::string, std::shared_ptr<const MappedFile>, std::less<>>;
-// All deltas at once, in one pass over the base.
-WholeFiles merge_chain(const Chain& chain, bool with_split = true);
 // {name: {"bytes": n, "xxh3": hex}}, as of files on the disk.
 Json describe_files(const WholeFiles& files);
 
-// A dataset folder that is a delta: its chain, and the files that a whole folder would hold.
-struct GrownFolder {
-  Chain chain;
-  WholeFiles files;
+class EdgeMerge;
+
+// A dataset folder that is a delta: its chain, and the files that a whole folder would hold, all
+// deltas at once in one pass over the base.
+class GrownFolder {
+ public:
+  // `edges`: how many entries the rows will have, if known: then they are merged when they are
+  // first asked for, as many commands never do.
+  GrownFolder(Chain chain, bool with_split, std::optional<std::int64_t> edges);
+  GrownFolder(const GrownFolder&) = delete;
+  GrownFolder& operator=(const GrownFolder&) = delete;
+  ~GrownFolder();
+
+  const Chain& chain() const { return chain_; }
+  // Those of edges (row_ptr.npy, col_idx.npy and what else they have) may have no values yet.
+  const WholeFiles& files() const { return files_; }
+  // All with their values. Throws Error{kInput} if `edges` was wrong. Any thread may call it.
+  const WholeFiles& merged() const;
+
+ private:
+  Chain chain_;
+  WholeFiles files_;
+  std::unique_ptr<EdgeMerge> edges_;
 };
 
 }  // namespace atl

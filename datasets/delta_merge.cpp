@@ -3,62 +3,20 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <tuple>
+#include <utility>
 
 #include "base/error.hpp"
-#include "base/parallel.hpp"
 #include "datasets/dataset.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "datasets/delta.hpp"
+#include "datasets/edge_merge.hpp"
+#include "datasets/grown_array.hpp"
 
 namespace atl {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-// An array in memory, as its file would be.
-struct GrownArray {
-  std::shared_ptr<MappedFile> file;
-  std::byte* values = nullptr;
-
-  template <typename T>
-  T* as() const {
-    return reinterpret_cast<T*>(values);
-  }
-};
-
-GrownArray new_array(const char* descr, std::vector<std::int64_t> shape) {
-  const std::string text = make_npy_header(descr, shape);
-  const NpyHeader header{.descr = descr, .shape = std::move(shape)};
-  const std::size_t bytes = static_cast<std::size_t>(header.elements()) * header.item_bytes();
-  GrownArray array{std::make_shared<MappedFile>(MappedFile::grown(text.size() + bytes))};
-  std::byte* begin = array.file->writable().data();
-  std::memcpy(begin, text.data(), text.size());
-  array.values = begin + text.size();
-  return array;
-}
-
-// The array of a file with more rows, which are 0.
-GrownArray grown_array(const NpyFile& old, std::vector<std::int64_t> shape) {
-  const std::string& descr = old.header().descr;
-  const std::string text = make_npy_header(descr, shape);
-  const auto old_bytes =
-      static_cast<std::size_t>(old.header().elements()) * old.header().item_bytes();
-  if (old.header().data_offset != text.size()) {  // of another writer
-    GrownArray array = new_array(descr.c_str(), std::move(shape));
-    std::memcpy(array.values, old.value_bytes().data(), old_bytes);
-    return array;
-  }
-  const NpyHeader header{.descr = descr, .shape = std::move(shape)};
-  const std::size_t bytes = static_cast<std::size_t>(header.elements()) * header.item_bytes();
-  GrownArray array{
-      std::make_shared<MappedFile>(MappedFile::grown(text.size() + bytes, old.path()))};
-  std::byte* begin = array.file->writable().data();
-  std::memcpy(begin, text.data(), text.size());
-  array.values = begin + text.size();
-  return array;
-}
 
 // The first `rows` rows of a [rows, ...] array are there before; the others and some of these are
 // set by the deltas.
@@ -289,276 +247,30 @@ class NodeArrays {
   std::int64_t nodes_;
 };
 
-// The rows of the base with the entries that the deltas set and without those that they remove.
-// Only rows with such entries are looked at one by one; what lies between them is copied at once.
-class RowMerge {
- public:
-  RowMerge(const Chain& chain, const Dataset& base, WholeFiles& files)
-      : chain_(chain), base_(base.graph()), files_(files), nodes_(chain.deltas.back().nodes) {
-    weighted_ = base.info().weighted;
-    typed_ = base.info().relations > 0;
-    columns_ = base.info().edge_features;
-  }
-
-  void run() {
-    row_ptr_ = new_array("<i8", {nodes_ + 1});
-    collect_changes();
-    const std::int64_t edges = find_rows();
-    files_["row_ptr.npy"] = row_ptr_.file;
-    if (changes_.empty()) {
-      for (const char* name :
-           {"col_idx.npy", "edge_weights.npy", "edge_types.npy", "edge_features.npy"}) {
-        const fs::path path = chain_.base / name;
-        if (is_there(path)) files_[name] = std::make_shared<const MappedFile>(path);
-      }
-      return;
-    }
-    col_idx_ = make("col_idx.npy", "<i4", {edges});
-    if (weighted_) weights_ = make("edge_weights.npy", "<f4", {edges});
-    if (typed_) types_ = make("edge_types.npy", "<u2", {edges});
-    if (columns_ > 0) features_ = make("edge_features.npy", "<f4", {edges, columns_});
-    constexpr std::int64_t kRows = 4096;
-    parallel_pieces(nodes_, kRows,
-                    [&](std::int64_t begin, std::int64_t end, int) { fill(begin, end); });
-  }
-
- private:
-  // An entry of a row that a delta sets or removes.
-  struct Change {
-    std::int32_t column;
-    std::uint16_t type;
-    bool removed;
-    bool there = false;  // in the base
-    std::uint32_t delta;
-    std::int64_t entry;       // of the delta's arrays
-    std::int64_t before = 0;  // entries of the base up to it
-
-    auto key() const { return std::tuple(column, type, delta, !removed); }
-    bool same_edge(const Change& other) const {
-      return column == other.column && type == other.type;
-    }
-  };
-  struct Row {
-    std::int64_t row;
-    std::int64_t begin, end;  // of changes_
-    std::int64_t length = 0;
-  };
-
-  GrownArray make(const char* name, const char* descr, std::vector<std::int64_t> shape) {
-    GrownArray array = new_array(descr, std::move(shape));
-    files_[name] = array.file;
-    return array;
-  }
-
-  template <typename Visit>
-  void each_change(const Visit& visit) const {
-    for (std::size_t l = 0; l < chain_.deltas.size(); ++l) {
-      const Delta& delta = chain_.deltas[l];
-      for (const bool removed : {true, false}) {
-        const NpyFile* edges = delta.find(removed ? kRemovedEdges : kAddedEdges);
-        if (edges == nullptr) continue;
-        const NpyFile* of_types = delta.find(removed ? kRemovedTypes : kAddedTypes);
-        const std::int64_t count = edges->columns();
-        if (typed_ && count > 0 && of_types == nullptr) {
-          fail_input("{}: types of its edges are not there", edges->path().string());
-        }
-        const auto ids = edges->values<std::int32_t>();
-        const auto types = typed_ && count > 0 ? of_types->values<std::uint16_t>()
-                                               : std::span<const std::uint16_t>();
-        for (std::int64_t e = 0; e < count; ++e) {
-          visit(ids[count + e], Change{.column = ids[e],
-                                       .type = types.empty() ? std::uint16_t{0} : types[e],
-                                       .removed = removed,
-                                       .delta = static_cast<std::uint32_t>(l),
-                                       .entry = e});
-        }
-      }
-    }
-  }
-
-  // Sorts changes into rows by counting them, in the memory of row_ptr, which is not needed yet.
-  void collect_changes() {
-    check_values();
-    auto* ends = row_ptr_.as<std::int64_t>();
-    std::int64_t count = 0;
-    each_change([&](std::int32_t row, const Change&) {
-      ++ends[row + 1];
-      ++count;
-    });
-    if (count == 0) return;
-    for (std::int64_t i = 0; i < nodes_; ++i) ends[i + 1] += ends[i];
-    changes_.resize(static_cast<std::size_t>(count));
-    each_change([&](std::int32_t row, const Change& change) { changes_[ends[row]++] = change; });
-    std::int64_t begin = 0;
-    for (std::int64_t i = 0; i < nodes_; ++i) {
-      if (ends[i] > begin) rows_.push_back({i, begin, ends[i]});
-      begin = ends[i];
-    }
-  }
-
-  // Entries of deltas have what those of the base have.
-  void check_values() {
-    for (const Delta& delta : chain_.deltas) {
-      const std::int64_t added = delta.rows_of(kAddedEdges, 1);
-      const auto require = [&](bool wanted, const char* name) {
-        if (added == 0 || wanted == (delta.find(name) != nullptr)) return;
-        fail_input("{}: it is {}, but the edges of {} have {}", (delta.folder / name).string(),
-                   wanted ? "not there" : "there", chain_.base.string(), wanted ? "such" : "none");
-      };
-      require(weighted_, kAddedWeights);
-      require(typed_, kAddedTypes);
-      require(columns_ > 0, kAddedEdgeFeatures);
-      if (const NpyFile* features = delta.find(kAddedEdgeFeatures)) {
-        features->require_shape(std::vector{added, columns_});
-      }
-      sources_.push_back({});
-      Values& values = sources_.back();
-      if (const NpyFile* weights = delta.find(kAddedWeights))
-        values.weights = weights->values<float>();
-      if (const NpyFile* features = delta.find(kAddedEdgeFeatures)) {
-        values.features = features->values<float>();
-      }
-    }
-  }
-
-  std::int64_t old_nodes() const { return base_.nodes(); }
-  std::int64_t old_begin(std::int64_t row) const {
-    return base_.in_edges.row_ptr[std::min(row, old_nodes())];
-  }
-
-  // The last one of several changes of an edge counts; finds where it is, or would be, in the
-  // base's row.
-  void settle(Row& row) {
-    const auto first = changes_.begin() + row.begin;
-    auto last = changes_.begin() + row.end;
-    std::sort(first, last, [](const Change& a, const Change& b) { return a.key() < b.key(); });
-    auto out = first;
-    for (auto at = first; at != last; ++at) {
-      if (at + 1 == last || !at->same_edge(*(at + 1))) *out++ = *at;
-    }
-    row.end = row.begin + (out - first);
-    const std::int64_t begin = old_begin(row.row);
-    const std::int64_t end = old_begin(row.row + 1);
-    std::int64_t position = begin;
-    row.length = end - begin;
-    for (auto at = first; at != out; ++at) {
-      position = lower_bound(position, end, *at);
-      at->before = position;
-      at->there = position < end && base_.in_edges.col_idx[position] == at->column &&
-                  (!typed_ || base_.edge_types[position] == at->type);
-      row.length += (at->removed ? 0 : 1) - (at->there ? 1 : 0);
-      if (at->there) ++position;
-    }
-  }
-
-  std::int64_t lower_bound(std::int64_t begin, std::int64_t end, const Change& change) const {
-    while (begin < end) {
-      const std::int64_t middle = begin + (end - begin) / 2;
-      const std::int32_t column = base_.in_edges.col_idx[middle];
-      const bool less = column < change.column || (column == change.column && typed_ &&
-                                                   base_.edge_types[middle] < change.type);
-      (less ? begin : end) = less ? middle + 1 : middle;
-    }
-    return begin;
-  }
-
-  // Fills row_ptr; returns the number of entries.
-  std::int64_t find_rows() {
-    parallel_for(std::ssize(rows_), 16, [&](std::int64_t k) { settle(rows_[k]); });
-    auto* row_ptr = row_ptr_.as<std::int64_t>();
-    std::int64_t row = 0;
-    std::int64_t shift = 0;
-    const auto copy_until = [&](std::int64_t end) {
-      for (; row < end; ++row) row_ptr[row] = old_begin(row) + shift;
-    };
-    for (const Row& changed : rows_) {
-      copy_until(changed.row + 1);
-      shift += changed.length - (old_begin(changed.row + 1) - old_begin(changed.row));
-    }
-    copy_until(nodes_ + 1);
-    return row_ptr[nodes_];
-  }
-
-  void copy_run(std::int64_t from, std::int64_t count, std::int64_t to) {
-    if (count == 0) return;
-    const auto copy = [&](const auto& values, auto* out, std::int64_t columns) {
-      std::memcpy(out + to * columns, values.data() + from * columns,
-                  static_cast<std::size_t>(count * columns) * sizeof(values[0]));
-    };
-    copy(base_.in_edges.col_idx, col_idx_.as<std::int32_t>(), 1);
-    if (weighted_) copy(base_.in_edges.values, weights_.as<float>(), 1);
-    if (typed_) copy(base_.edge_types, types_.as<std::uint16_t>(), 1);
-    if (columns_ > 0) copy(base_.edge_features, features_.as<float>(), columns_);
-  }
-
-  void set_entry(const Change& change, std::int64_t to) {
-    col_idx_.as<std::int32_t>()[to] = change.column;
-    const Values& values = sources_[change.delta];
-    if (weighted_) weights_.as<float>()[to] = values.weights[change.entry];
-    if (typed_) types_.as<std::uint16_t>()[to] = change.type;
-    if (columns_ > 0) {
-      const auto row = values.features.subspan(change.entry * columns_, columns_);
-      std::ranges::copy(row, features_.as<float>() + to * columns_);
-    }
-  }
-
-  void fill(std::int64_t begin, std::int64_t end) {
-    const auto* row_ptr = row_ptr_.as<std::int64_t>();
-    auto changed = std::ranges::lower_bound(rows_, begin, {}, &Row::row);
-    for (std::int64_t row = begin; row < end;) {
-      const std::int64_t next = changed == rows_.end() ? end : std::min(end, changed->row);
-      copy_run(old_begin(row), old_begin(next) - old_begin(row), row_ptr[row]);
-      if (next == end) return;
-      std::int64_t from = old_begin(next);
-      std::int64_t to = row_ptr[next];
-      for (std::int64_t k = changed->begin; k < changed->end; ++k) {
-        const Change& change = changes_[k];
-        copy_run(from, change.before - from, to);
-        to += change.before - from;
-        from = change.before + (change.there ? 1 : 0);
-        if (!change.removed) set_entry(change, to++);
-      }
-      copy_run(from, old_begin(next + 1) - from, to);
-      row = next + 1;
-      ++changed;
-    }
-  }
-
-  struct Values {
-    std::span<const float> weights, features;
-  };
-
-  const Chain& chain_;
-  const GraphView base_;
-  WholeFiles& files_;
-  const std::int64_t nodes_;
-  bool weighted_ = false;
-  bool typed_ = false;
-  std::int64_t columns_ = 0;     // of features of edges
-  std::vector<Values> sources_;  // by delta
-  std::vector<Change> changes_;  // by row
-  std::vector<Row> rows_;        // those with changes, ascending
-  GrownArray row_ptr_, col_idx_, weights_, types_, features_;
-};
-
 }  // namespace
 
-WholeFiles merge_chain(const Chain& chain, bool with_split) {
-  const Dataset base = Dataset::open(chain.base);
-  if (base.info().nodes != chain.deltas.front().nodes_before) {
+GrownFolder::GrownFolder(Chain chain, bool with_split, std::optional<std::int64_t> edges)
+    : chain_(std::move(chain)) {
+  Dataset base = Dataset::open(chain_.base);
+  const Delta& first = chain_.deltas.front();
+  if (base.info().nodes != first.nodes_before) {
     fail_input("{}: field 'nodes_before' is {}, but the base has {} nodes",
-               (chain.deltas.front().folder / "dataset.json").string(),
-               chain.deltas.front().nodes_before, base.info().nodes);
+               (first.folder / "dataset.json").string(), first.nodes_before, base.info().nodes);
   }
-  WholeFiles files;
-  NodeArrays nodes(chain, base, files);
+  NodeArrays nodes(chain_, base, files_);
   nodes.features();
   nodes.node_types();
   nodes.labels();
   if (with_split) nodes.split();
   nodes.node_ids();
-  RowMerge(chain, base, files).run();
-  return files;
+  edges_ = std::make_unique<EdgeMerge>(chain_, std::move(base), edges, files_);
+}
+
+GrownFolder::~GrownFolder() = default;
+
+const WholeFiles& GrownFolder::merged() const {
+  edges_->run();
+  return files_;
 }
 
 }  // namespace atl

@@ -2,9 +2,11 @@
 // and those of what the whole chain gives last, renamed into place when complete.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/files.hpp"
@@ -50,17 +52,25 @@ class DeltaWriter {
   // of them are no entries of the base.
   void write_edges(const DeltaEdges& added, const DeltaEdges& removed, std::int64_t new_ones);
 
-  // Reads the chain once more, for the checksums. Throws Error{kOption} if a split has no training
-  // node left. Returns the values of the final dataset.json.
+  // Reads the chain once more, for the checksums, and takes the small deltas before this one into
+  // it (delta_fold.hpp), so that its base may become an earlier one than that given. Throws
+  // Error{kOption} if a split has no training node left. Returns the values of the final
+  // dataset.json.
   DatasetInfo commit();
 
  private:
+  Json description(const Json& files) const;
+  // Writes the files anew, so that they also do what the deltas before do.
+  void fold(const Dataset& whole, std::size_t count);
+  void write_new_rows(const Dataset& whole);
+
   AtomicFolder folder_;
   std::filesystem::path out_;
   std::filesystem::path base_folder_;
   DatasetInfo base_;
   DatasetInfo info_;
   std::int64_t edges_added_ = 0;
+  std::vector<std::string> folded_;  // names of folders whose changes are in this delta
 };
 
 }  // namespace atl

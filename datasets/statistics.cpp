@@ -214,7 +214,7 @@ Json statistics_json(const Dataset& dataset, const DatasetStatistics& s,
   json["checksum"] = info.checksum;
   json["checksums"] = checksums;
   json["provenance"] = info.provenance;
-  if (dataset.grown() != nullptr) json["chain"] = describe_chain(dataset.grown()->chain);
+  if (dataset.grown() != nullptr) json["chain"] = describe_chain(dataset.grown()->chain());
   return json;
 }
 
@@ -234,10 +234,15 @@ void add_chain(const Chain& links,
       line("base", fmt::format("{}: {} nodes, {}", place, number(link, "nodes"), bytes));
       continue;
     }
-    line("delta", fmt::format("{}: nodes +{} -{}, edges +{} -{}, features of {} nodes changed, {}",
-                              place, number(link, "nodes_added"), number(link, "nodes_removed"),
-                              number(link, "edges_added"), number(link, "edges_removed"),
-                              number(link, "features_changed"), bytes));
+    const auto folded = link.value("folded", std::vector<std::string>());
+    std::string with;
+    if (!folded.empty()) with = fmt::format(" with {}", folded.front());
+    if (folded.size() > 1) with += fmt::format(" to {}", folded.back());
+    line("delta",
+         fmt::format("{}{}: nodes +{} -{}, edges +{} -{}, features of {} nodes changed, {}", place,
+                     with, number(link, "nodes_added"), number(link, "nodes_removed"),
+                     number(link, "edges_added"), number(link, "edges_removed"),
+                     number(link, "features_changed"), bytes));
   }
 }
 
@@ -304,7 +309,7 @@ std::string statistics_text(const Dataset& dataset, const DatasetStatistics& s,
   }
   line("parts", s.parts.empty() ? "none" : fmt::format("{}", fmt::join(s.parts, ", ")));
   line("checksum", fmt::format("{} ({})", info.checksum, checksums));
-  if (dataset.grown() != nullptr) add_chain(dataset.grown()->chain, line);
+  if (dataset.grown() != nullptr) add_chain(dataset.grown()->chain(), line);
   return text;
 }
 

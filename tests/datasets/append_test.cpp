@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <fstream>
 #include <map>
 #include <random>
@@ -134,7 +135,7 @@ TEST_F(Growing, ReplacedEdgesAreNoNewOnes) {
   EXPECT_EQ(report.entries_added, 2);
   EXPECT_EQ(report.entries_removed, 2);
   EXPECT_EQ(report.entries_replaced, 2);
-  const Json link = describe_chain(Dataset::open(at("next")).grown()->chain).back();
+  const Json link = describe_chain(Dataset::open(at("next")).grown()->chain()).back();
   EXPECT_EQ(link.at("edges_added"), 2);
   EXPECT_EQ(link.at("edges_removed"), 2);
   EXPECT_EQ(report.info.edges_source, 3);
@@ -144,9 +145,65 @@ TEST_F(Growing, ReplacedEdgesAreNoNewOnes) {
   options_.remove_edges = text("gone.txt", "0 1\n");
   options_.edges = text("edges.txt", "0 1\n");
   append();
-  const Json after = describe_chain(Dataset::open(at("after")).grown()->chain).back();
+  const Json after = describe_chain(Dataset::open(at("after")).grown()->chain()).back();
   EXPECT_EQ(after.at("edges_added"), 0);
   EXPECT_EQ(after.at("edges_removed"), 0);
+}
+
+// Equal appends fold as the bits of a binary counter do.
+TEST_F(Growing, ChainsStayShort) {
+  const auto base_of = [&](int step) {
+    return step == 0 ? at("base") : at("step") += std::to_string(step);
+  };
+  for (int step = 1; step <= 20; ++step) {
+    options_.data = base_of(step - 1);
+    options_.out = base_of(step);
+    options_.nodes = text("x.csv", "9,10\n").string();
+    options_.labels = text("y.txt", "1\n");
+    options_.edges = text("edges.txt", fmt::format("{} {}\n", 3 + step, step % 4));
+    const Dataset dataset = append();
+    const Chain& chain = dataset.grown()->chain();
+    ASSERT_EQ(std::ssize(chain.deltas), std::popcount(static_cast<unsigned>(step))) << step;
+    EXPECT_EQ(chain.deltas.back().nodes_added(), step & -step) << step;
+  }
+  const Json link = describe_chain(Dataset::open(base_of(20)).grown()->chain()).back();
+  EXPECT_EQ(link.at("folded"), Json({"step17", "step18", "step19"}));
+  // Folders whose changes are elsewhere are not needed.
+  for (const int step : {1, 2, 3, 17, 18, 19}) fs::remove_all(base_of(step));
+  Dataset::open(base_of(20)).validate();
+  // A delta that has all rows of the whole stays as it is, and so does one far larger than the
+  // next.
+  resplit(base_of(20), "0.5,0.25,0.25", 1, true);
+  options_.data = base_of(20);
+  options_.out = at("after");
+  options_.edges = text("edges.txt", "23 0\n");
+  EXPECT_EQ(append().grown()->chain().deltas.back().folder.filename(), "after");
+  EXPECT_EQ(Dataset::open(at("after")).grown()->chain().deltas.size(), 3U);
+}
+
+TEST_F(Growing, EntriesSetAndRemovedInWhatIsFolded) {
+  // 0-1 is of the base, 0-2 is not; both are set in one delta and removed in the next.
+  options_.remove_edges = text("gone.txt", "0 1\n");
+  options_.edges = text("edges.txt", "0 2\n0 1\n");
+  options_.nodes = text("x.csv", "9,10\n").string();
+  append();
+  options_.data = at("next");
+  options_.out = at("after");
+  options_.nodes.clear();
+  options_.edges.clear();
+  options_.remove_edges = text("gone.txt", "0 2\n0 1\n");
+  options_.remove_nodes = "4";  // new in the first
+  options_.change_features = "0,4," + text("rows.csv", "0 1\n2 3\n").string();
+  const Dataset dataset = append();
+  ASSERT_EQ(dataset.grown()->chain().deltas.size(), 1U);
+  EXPECT_THAT(dataset.graph().in_edges.row_ptr, ElementsAre(0, 0, 1, 3, 4, 4));
+  EXPECT_THAT(dataset.features(), ElementsAre(0, 1, 3, 4, 5, 6, 7, 8, 2, 3));
+  EXPECT_THAT(dataset.labels(), ElementsAre(0, 1, 0, 1, -1));
+  const Json link = describe_chain(dataset.grown()->chain()).back();
+  EXPECT_EQ(link.at("edges_added"), 0);
+  EXPECT_EQ(link.at("edges_removed"), 2);
+  EXPECT_EQ(link.at("nodes_removed"), 0);
+  EXPECT_EQ(link.at("features_changed"), 1);
 }
 
 TEST_F(Growing, EdgesInTheSourceAreThoseOfAnImportOfTheRest) {
@@ -463,8 +520,10 @@ TEST_P(Changing, IsWhatAMapOfEdgesGives) {
   import.id_column = kNoColumn;
   import.classes = 2;
   import_dataset("edges", import);
+  std::vector<EdgeMap> states;  // by step
+  std::set<std::size_t> lengths;
   for (int step = 1; step <= 12; ++step) {
-    const EdgeMap before = edges;
+    states.push_back(edges);
     AppendOptions options;
     options.data = dir.path() / std::to_string(step - 1);
     options.out = dir.path() / std::to_string(step);
@@ -523,7 +582,12 @@ TEST_P(Changing, IsWhatAMapOfEdgesGives) {
       return std::ranges::count_if(in,
                                    [&](const auto& edge) { return !from.contains(edge.first); });
     };
-    const Json link = describe_chain(Dataset::open(options.out).grown()->chain).back();
+    // A delta may have taken in some before it, and stands on the one that they stood on.
+    const Json links = describe_chain(dataset.grown()->chain());
+    const Json& link = links.back();
+    const auto base = fs::path(links[links.size() - 2].at("folder").get<std::string>()).filename();
+    const EdgeMap& before = states.at(std::stoul(base.string()));
+    lengths.insert(links.size() - 1);
     ASSERT_EQ(link.at("edges_added"), missing(before, edges)) << step;
     ASSERT_EQ(link.at("edges_removed"), missing(edges, before)) << step;
     ASSERT_EQ(dataset.info().nodes, nodes);
@@ -531,6 +595,8 @@ TEST_P(Changing, IsWhatAMapOfEdgesGives) {
     ASSERT_TRUE(std::ranges::equal(dataset.features(), features)) << step;
     ASSERT_TRUE(std::ranges::equal(dataset.labels(), labels)) << step;
   }
+  EXPECT_GT(lengths.size(), 1U);
+  EXPECT_LE(*lengths.rbegin(), 4U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, Changing,
