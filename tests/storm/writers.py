@@ -19,7 +19,7 @@ WRITERS = {
     "import": (["import", "edges", "../source", "--out", "imported", "--split", "0.6,0.2,0.2"],
                "imported"),
     "generate": (["generate", "sbm", "--nodes", "60000", "--out", "made"], "made"),
-    "append": (["append", "../source-append/base", "--nodes", "2000", "--edges",
+    "append": (["append", "../source-append/delta", "--nodes", "2000", "--edges",
                 "../source-append/new.txt", "--remove-edges", "../source-append/known.txt", "--out",
                 "grown"], "grown"),
     "compact": (["compact", "../source-append/delta", "--out", "whole"], "whole"),
