@@ -9,6 +9,7 @@ namespace atl {
 AskedMessages asked_messages(const TrainOptions& options,
                              const std::optional<std::string>& allowed) {
   AskedMessages asked;
+  asked.arrival = options.arrival;
   const ExchangeOptions exchange = options.exchange_options();
   if (!exchange.is_plain()) asked.exchange = exchange;
   if (exchange_mode(exchange.mode).takes_bits()) {
@@ -51,7 +52,7 @@ Measured measured_by(const TracedRun& run, const Topology& topology) {
 }
 
 PlannedMessages planned_messages(const AskedMessages& messages, const Measured& measured) {
-  PlannedMessages planned;
+  PlannedMessages planned{.arrival = messages.arrival};
   if (!messages.exchange) return planned;
   planned.exchange = &*messages.exchange;
   if (measured.exchange == messages.exchange->mode) planned.share = measured.share_sent;

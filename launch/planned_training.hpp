@@ -19,6 +19,7 @@ struct AskedMessages {
   std::optional<ExchangeOptions> exchange;
   int start_bits = 32;    // without a plan
   std::vector<int> bits;  // what they may travel at
+  Arrival arrival = Arrival::kAuto;
 };
 // allowed: as --allow-bits; none: as they are. Throws Error{kOption} for widths that a plan has
 // not.

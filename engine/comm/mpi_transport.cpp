@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "base/unique_handle.hpp"
+#include "engine/comm/divided_packets.hpp"
 #include "engine/comm/mpi_library.hpp"
 #include "engine/comm/mpi_progress.hpp"
 #include "engine/comm/world_of_one.hpp"
@@ -22,8 +23,6 @@ namespace {
 // Packets travel in chunks: MPI counts in int, and every chunk that arrives is a sign of life, so a
 // slow link does not look like a silent peer.
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
-// Pieces of smaller packets would wait longer for the poll that lets them go than they travel.
-constexpr std::size_t kLeastDivided = std::size_t{1} << 20;
 // MPI guarantees tags up to 32767. Messages with the same tag arrive in the order posted, so a tag
 // that comes round again does no harm: no divided transfer outlives so many others.
 constexpr std::int64_t kTags = 32768;
@@ -306,7 +305,7 @@ class MpiTransport final : public Transport {
     const auto count = static_cast<std::size_t>(pieces.count);
     if (ends.empty()) return {};
     const auto of_peer = ends.subspan(static_cast<std::size_t>(peer) * count, count);
-    return of_peer.back() < kLeastDivided ? std::span<const std::size_t>() : of_peer;
+    return of_peer.back() < kLeastDividedBytes ? std::span<const std::size_t>() : of_peer;
   }
 
   // Calls take(bytes, piece) for each chunk of a packet.

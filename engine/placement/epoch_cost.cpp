@@ -14,6 +14,11 @@ namespace {
 // A call of MPI per packet; what it copies is part of Device::progress_s_per_byte.
 constexpr double kPostSeconds = 20e-6;
 
+bool on_cpus(const Topology& topology) {
+  return std::ranges::all_of(topology.devices,
+                             [](const Device& device) { return device.kind == "cpu"; });
+}
+
 // The decisions that a scope's cost depends on. Nothing else of the strategy is read to make it.
 // covers: messages are those of a cover, but for pairs with computed rows.
 LayerPlan decisions_of(const Scope& scope, std::span<const LayerPlan> strategy, bool covers) {
@@ -103,6 +108,7 @@ class ScopeReader {
         add_messages(block, program_.at(aggregate), cost.begins);
       }
       cost.finishes = !block.finishes.empty();
+      if (block.finished_group >= 0) cost.finished_pieces = block.finished_group + 1;
     }
     for (const Call& call : block.calls) {
       if (program_.at(call.value).rule->reach == Reach::kGroup) add_conversion(call, cost);
@@ -174,6 +180,13 @@ class ScopeReader {
            elementwise_seconds(device(rank), pass.rows * value_bytes);
   }
 
+  // Rows that ranks keep are waited for as a whole, and so is what others return or compute.
+  int pieces_of(const Operation& op) const {
+    const bool keeps = setting_.exchange != nullptr && setting_.exchange->keeps_rows();
+    const bool whole = keeps || setting_.kind.late || op.returns_rows() || op.decided.fetches_rest;
+    return whole || !on_cpus(setting_.topology) ? 1 : programs_.marginal_groups;
+  }
+
   void add_messages(const Block& block, const Operation& op,
                     std::vector<MessageCost>& begins) const {
     const MessageWork work = work_of(op);
@@ -190,7 +203,8 @@ class ScopeReader {
                                   mean_message_bytes(decisions_.bits, columns, work.exact),
                      .unpacks = work.travels && !work.exact && !late,
                      .late = late,
-                     .travels = work.travels};
+                     .travels = work.travels,
+                     .pieces = pieces_of(op)};
     const PhasePlace rest{Phase::kRest, -1, false};
     const PhasePlace pack = place_of(block, Phase::kPack);
     const PhasePlace post = place_of(block, Phase::kPost);
@@ -252,6 +266,11 @@ std::int64_t MessageCost::rows(const EpochSetting& setting, int from, int to) co
                     covers && !keeps_rows(recomputation.get(), from, to))
           .count;
   return is_shift ? std::min<std::int64_t>(count, 1) : count;
+}
+
+Arrival planned_arrival(Arrival asked, const Topology& topology, const ModelConfig& model) {
+  return arrival_in_job(asked, on_cpus(topology), /*alone=*/!model.column_share.any(),
+                        /*divides_packets=*/true);
 }
 
 ExpectedMessages messages_of(const EpochSetting& setting, std::optional<double> share) {
@@ -370,6 +389,7 @@ std::span<const RankCounts> EpochCosts::counts(
   for (int rank = static_cast<int>(counts.size()); rank < topology_.ranks(); ++rank) {
     counts.push_back(rank_counts(partition, rank, programs_.any().covers, recomputation.get(),
                                  programs_.any().ranks_per_part));
+    if (programs_.any().marginal_groups > 1) divide_marginal_rows(counts.back().shape);
   }
   return counts;
 }

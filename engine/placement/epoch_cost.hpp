@@ -26,6 +26,7 @@ struct EpochSetting {
   // The mode, and which of its epochs; null: exact, or rounded where a layer's plan has few bits.
   const ExchangeOptions* exchange = nullptr;
   EpochKind kind = {};
+  Arrival arrival = Arrival::kOff;  // of marginal rows, in a job: see planned_arrival()
 
   RankMap map() const { return rank_map(partition, model.column_share.ranks); }
   EpochSetting of_kind(const EpochKind& other) const {
@@ -37,6 +38,9 @@ struct EpochSetting {
 // Those of the mode in the mean; `share`: see expected_messages().
 ExpectedMessages messages_of(const EpochSetting& setting,
                              std::optional<double> share = std::nullopt);
+
+// What a job over MPI leaves of the choice if it trains this model on these ranks.
+Arrival planned_arrival(Arrival asked, const Topology& topology, const ModelConfig& model);
 
 // The messages of one aggregate, or the shift of rows that are kept of it: one row on each link.
 struct MessageCost {
@@ -51,6 +55,9 @@ struct MessageCost {
   bool late = false;      // they are unpacked when those of the next epoch are made
   bool is_shift = false;  // packed with the messages before it
   bool travels = true;
+  // Those that a packet travels in if it has kLeastDividedBytes, one for each group of marginal
+  // rows; the first group waits for smaller ones as a whole.
+  int pieces = 1;
   struct Seconds {
     double pack_s = 0;
     double post_s = 0;
@@ -84,6 +91,9 @@ struct BlockCost {
   std::vector<ConversionCost> converts = {};
   std::vector<MessageCost> begins = {};  // that set out after it
   bool finishes = false;                 // what follows needs those under way
+  // Of packets that travel in pieces, so many of these; kAllPieces where it needs all that is left.
+  int finished_pieces = kAllPieces;
+  static constexpr int kAllPieces = kMarginalGroups;
   bool operator==(const BlockCost&) const = default;
 };
 

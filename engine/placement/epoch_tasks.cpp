@@ -3,10 +3,18 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "engine/comm/divided_packets.hpp"
 
 namespace atl {
 
 namespace {
+
+// A packet as transfers, one for each of its pieces.
+struct Packet {
+  TaskId last = -1;  // of the last piece; -1: there is none
+  int pieces = 1;
+  TaskId task(int piece) const { return last - (pieces - 1) + piece; }
+};
 
 class TaskWriter {
  public:
@@ -84,14 +92,19 @@ class TaskWriter {
     for (const ConversionCost& conversion : block.converts) convert(conversion, block.place);
     if (!begins.empty()) {
       sent_ = begins;
+      pieces_begin_ = pieces_end_ = 0;
       if (!setting_.kind.late) departing_.clear();  // nobody asks for them later
       first_ = departing_.size();
-      departing_.resize(first_ + packet_place(begins.size(), 0, 0), -1);
+      departing_.resize(first_ + packet_place(begins.size(), 0, 0));
     }
     for (int rank = 0; rank < ranks_; ++rank) {
       for (std::size_t m = 0; m < begins.size(); ++m) post(rank, m, block.place);
     }
-    if (setting_.overlap ? block.finishes : !begins.empty()) unpack(block.place);
+    if (setting_.overlap) {
+      if (block.finishes) unpack(block.place, block.finished_pieces);
+    } else if (!begins.empty()) {
+      unpack(block.place, BlockCost::kAllPieces);
+    }
   }
 
   // Every rank of a part sends to all others of it, and goes on when it has what they send. It has
@@ -152,31 +165,36 @@ class TaskWriter {
       const double bytes = static_cast<double>(rows) * messages.row_bytes;
       const double sent =
           messages.is_shift ? 0 : static_cast<double>(rows) * setting_.kind.messages;
-      TaskId& own = packet_to(m, from, to);
-      if (before == to - 1 && are_joined(from, before, to)) {
-        own = packet_to(m, from, before);
-        graph_.task(own).bytes += bytes;
-        graph_.task(own).rows += sent;
-        ++graph_.task(own).packets;
-      } else {
-        own = add_packet(packet, to);
-        graph_.task(own).destination = to;
-        graph_.task(own).bytes = bytes;
-        graph_.task(own).rows = sent;
+      const int pieces = bytes < kLeastDividedBytes ? 1 : messages.pieces;
+      Packet& own = packet_to(m, from, to);
+      const bool joins = before == to - 1 && are_joined(from, before, to) &&
+                         packet_to(m, from, before).pieces == pieces;
+      own = joins ? packet_to(m, from, before) : add_packet(packet, to, pieces);
+      for (int piece = 0; piece < pieces; ++piece) {
+        SimTask& task = graph_.task(own.task(piece));
+        task.bytes += bytes / pieces;
+        task.rows += sent / pieces;
+        task.packets += joins ? 1 : 0;
       }
       before = to;
     }
   }
 
-  // Packets of a rank to another arrive in the order in which they were sent: none shares the
-  // network with the next, as it does with packets to others.
-  TaskId add_packet(const SimTask& packet, int to) {
-    if (last_packet_.empty()) return graph_.add(packet, std::span(&packed_, 1));
-    TaskId& before = last_packet_[static_cast<std::size_t>(packet.rank * ranks_ + to)];
-    const TaskId after[] = {packed_, before};
+  // Packets of a rank to another, and their pieces, arrive in the order in which they were sent:
+  // none shares the network with the next, as it does with packets to others.
+  Packet add_packet(const SimTask& packet, int to, int pieces) {
+    TaskId alone = -1;
+    TaskId& before = last_packet_.empty()
+                         ? alone
+                         : last_packet_[static_cast<std::size_t>(packet.rank * ranks_ + to)];
     SimTask own = packet;
-    own.queues = before >= 0;
-    return before = graph_.add(own, std::span(after, own.queues ? 2 : 1));
+    own.destination = to;
+    for (int piece = 0; piece < pieces; ++piece) {
+      const TaskId after[] = {packed_, before};
+      own.queues = before >= 0;
+      before = graph_.add(own, std::span(after, own.queues ? 2 : 1));
+    }
+    return {before, pieces};
   }
 
   // The messages of the epoch before, as soon as the next ones are to be made.
@@ -184,8 +202,8 @@ class TaskWriter {
     if (arriving_.empty()) return;  // the first epoch
     arrivals_.clear();
     for (int from = 0; from < ranks_; ++from) {
-      const TaskId packet = arriving_[first_ + packet_place(m, from, rank)];
-      if (packet >= 0) arrivals_.push_back(packet);
+      const Packet& packet = arriving_[first_ + packet_place(m, from, rank)];
+      if (packet.last >= 0) arrivals_.push_back(packet.last);
     }
     compute(rank, {Phase::kRest, -1, false},
             sent_[m].ranks[static_cast<std::size_t>(rank)].unpack_s, arrivals_);
@@ -202,38 +220,50 @@ class TaskWriter {
     const auto ranks = static_cast<std::size_t>(ranks_);
     return (m * ranks + static_cast<std::size_t>(to)) * ranks + static_cast<std::size_t>(from);
   }
-  // -1: none.
-  TaskId& packet_to(std::size_t m, int from, int to) {
+  Packet& packet_to(std::size_t m, int from, int to) {
     return departing_[first_ + packet_place(m, from, to)];
   }
 
-  // The packets under way that `rank` waits for in this epoch.
+  // The packets under way, or pieces of them, that `rank` waits for now in this epoch.
   std::span<const TaskId> arrivals(int rank) {
     arrivals_.clear();
     for (std::size_t m = 0; m < sent_.size(); ++m) {
       if (sent_[m].late) continue;
       for (int from = 0; from < ranks_; ++from) {
-        if (packet_to(m, from, rank) >= 0) arrivals_.push_back(packet_to(m, from, rank));
+        const Packet& packet = packet_to(m, from, rank);
+        const int end = std::min(pieces_end_, packet.pieces);
+        if (packet.last >= 0 && end > pieces_begin_) arrivals_.push_back(packet.task(end - 1));
       }
     }
     return arrivals_;
   }
 
-  // Waits for what is under way. Where nothing must be done to it, the next block waits.
-  void unpack(PhasePlace place) {
+  // The share of these messages that is waited for now.
+  double share_finished(const MessageCost& messages) const {
+    const int begin = std::min(pieces_begin_, messages.pieces);
+    return (std::min(pieces_end_, messages.pieces) - begin) / static_cast<double>(messages.pieces);
+  }
+
+  // Waits for what is under way, up to so many pieces of a packet. Where nothing must be done to
+  // it, the next block waits.
+  void unpack(PhasePlace place, int pieces) {
+    pieces_begin_ = std::exchange(pieces_end_, pieces);
     place.phase = Phase::kUnpack;
-    const bool unpacks = std::ranges::any_of(sent_, &MessageCost::unpacks);
+    const bool unpacks = std::ranges::any_of(sent_, [&](const MessageCost& messages) {
+      return messages.unpacks && share_finished(messages) > 0;
+    });
     const bool late = std::ranges::any_of(sent_, &MessageCost::late);
     waits_ = !unpacks && !late;
     for (int rank = 0; rank < ranks_; ++rank) {
       MessageCost::Seconds all;
       for (const MessageCost& messages : sent_) {
         const MessageCost::Seconds& seconds = messages.ranks[static_cast<std::size_t>(rank)];
-        if (!messages.late) all.unpack_s += seconds.unpack_s;
-        all.deliver_s += seconds.deliver_s;
+        const double share = share_finished(messages);
+        if (!messages.late) all.unpack_s += share * seconds.unpack_s;
+        all.deliver_s += share * seconds.deliver_s;
       }
       if (unpacks) compute(rank, place, all.unpack_s, arrivals(rank));
-      if (late || all.deliver_s > 0) {
+      if ((late && pieces_begin_ == 0) || all.deliver_s > 0) {
         compute(rank, {Phase::kRest, -1, false}, all.deliver_s,
                 late ? arrivals(rank) : std::span<const TaskId>());
       }
@@ -248,11 +278,14 @@ class TaskWriter {
   TaskGraph& graph_;
   bool waits_ = false;                 // the next block waits for what is under way
   std::span<const MessageCost> sent_;  // under way, or the last that was
-  // The packets of these from `first_` on, [(messages * ranks + to) * ranks + from]; -1: none.
+  // The packets of these from `first_` on, [(messages * ranks + to) * ranks + from].
   // Where messages are late, those of all before them in this epoch, too, and of the epoch before.
   std::size_t first_ = 0;
-  std::vector<TaskId> departing_;
-  std::vector<TaskId> arriving_;
+  std::vector<Packet> departing_;
+  std::vector<Packet> arriving_;
+  // The pieces of packets that are waited for now.
+  int pieces_begin_ = 0;
+  int pieces_end_ = 0;
   TaskId packed_ = -1;                                // the last task that packed
   std::vector<TaskId> arrivals_;                      // scratch
   std::vector<std::vector<TaskId>> arriving_shares_;  // scratch, by role
@@ -285,7 +318,7 @@ void add_epoch_tasks(const EpochSetting& setting, const EpochCosts& costs,
 TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerPlan> layers,
                       TaskDetail detail) {
   TaskGraph graph(setting.topology.ranks());
-  ProgramsByOrder programs(setting.model, setting.topology.ranks());
+  ProgramsByOrder programs(setting.model, setting.topology.ranks(), setting.arrival);
   EpochCosts costs(setting.topology, programs, setting.corrections);
   add_epoch_tasks(setting, costs, costs.pieces(setting, 0, layers, 0), detail, graph);
   return graph;

@@ -45,7 +45,7 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
       bits_(std::move(bits)),
       corrections_(std::move(corrections)),
       simulator_(topology, tolerance_of(topology)),
-      programs_(model, topology.ranks()),
+      programs_(model, topology.ranks(), planned_arrival(messages.arrival, topology, model)),
       messages_(messages),
       graph_(topology.ranks()) {
   ATOLL_ASSERT(!cuts_.empty() && std::ranges::count(bits_, start_bits) == 1);
@@ -159,7 +159,8 @@ EpochSetting PlanSpace::setting(std::span<const int> choice) const {
           .corrections = corrections_,
           .gradient_sum = gradient_sum(choice),
           .exchange = messages_.exchange,
-          .kind = epochs_.front().kind};
+          .kind = epochs_.front().kind,
+          .arrival = planned_arrival(messages_.arrival, topology_, model_)};
 }
 
 TaskGraph PlanSpace::tasks(std::span<const int> choice, TaskDetail detail) const {

@@ -21,6 +21,7 @@ struct PlannedMessages {
   // Null: exact, or rounded where a layer has few bits.
   const ExchangeOptions* exchange = nullptr;
   std::optional<double> share = std::nullopt;  // see expected_messages()
+  Arrival arrival = Arrival::kOff;             // that is asked for
 };
 
 class PlanSpace final : public SearchSpace {

@@ -1,5 +1,7 @@
 #include "engine/placement/rank_counts.hpp"
 
+#include "partition/arrival.hpp"
+
 namespace atl {
 
 namespace {
@@ -58,6 +60,16 @@ RankCounts rank_counts(const PartitionQuality& partition, int rank, bool covers,
   const auto share = [&](RowRange rows) { return map.share(rank, rows).size(); };
   shape.divide(share({0, shape.central()}), share({shape.central(), shape.rows.inner}));
   return counts;
+}
+
+void divide_marginal_rows(RankShape& shape) {
+  const auto until = [](std::int64_t all, int group) { return all * group / kMarginalGroups; };
+  for (int group = 0; group < kMarginalGroups; ++group) {
+    const RowRange rows{shape.central() + until(shape.marginal, group),
+                        shape.central() + until(shape.marginal, group + 1)};
+    shape.groups.push_back(
+        {rows, until(shape.marginal_edges, group + 1) - until(shape.marginal_edges, group)});
+  }
 }
 
 }  // namespace atl

@@ -54,4 +54,9 @@ inline RankMap rank_map(const PartitionQuality& partition, int ranks_per_part) {
 RankCounts rank_counts(const PartitionQuality& partition, int rank, bool covers,
                        const Recomputation* recomputation = nullptr, int ranks_per_part = 1);
 
+// Divides the marginal rows into groups as training does where they are computed in order of
+// arrival (partition/arrival.hpp), by an estimate: a cut's counts don't say which rows need which
+// messages.
+void divide_marginal_rows(RankShape& shape);
+
 }  // namespace atl

@@ -224,7 +224,8 @@ EpochSetting TracedRun::setting(const Topology& topology,
           .corrections = corrections,
           .overlap = overlap,
           .gradient_sum = gradient_sum,
-          .exchange = exchange ? &*exchange : nullptr};
+          .exchange = exchange ? &*exchange : nullptr,
+          .arrival = arrival};
 }
 
 TracedRun read_traced_run(const std::filesystem::path& folder) {
@@ -236,6 +237,9 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
   run.model = read_trace_model(json_field<Json>(metadata, "model", path), path);
   run.partition = parse_quality(json_field<Json>(metadata, "partition", path), path);
   run.overlap = json_field<bool>(metadata, "overlap", path);
+  // Earlier versions did not say so.
+  const bool by_arrival = json_field_or<bool>(metadata, "by_arrival", path, false);
+  run.arrival = by_arrival ? Arrival::kOn : Arrival::kOff;
   read_messages(metadata, path, run);
   for (const Json& layer : json_field<Json>(metadata, "layers", path)) {
     run.layers.push_back(

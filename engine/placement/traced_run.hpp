@@ -15,6 +15,7 @@ struct TracedRun {
   PartitionQuality partition;
   std::vector<LayerPlan> layers;
   bool overlap = true;
+  Arrival arrival = Arrival::kOff;  // kOn: marginal rows were computed in order of arrival
   SumRoute gradient_sum;
   // None: every message is used in the epoch that sends it, and no rows are kept.
   std::optional<ExchangeOptions> exchange;

@@ -2,13 +2,14 @@
 
 namespace atl {
 
-TrainingPrograms::TrainingPrograms(const ModelConfig& model)
+TrainingPrograms::TrainingPrograms(const ModelConfig& model, Arrival arrival)
     : dtype(model.dtype),
       training(model_program(model, Pass::kTraining)),
       evaluation(model_program(model, Pass::kEvaluation)),
       covers(covers_messages(model, training)),
+      marginal_groups(orders_rows(arrival, covers) ? kMarginalGroups : 1),
       ranks_per_part(model.column_share.ranks),
-      training_schedule(schedule(training)),
+      training_schedule(schedule(training, marginal_groups)),
       evaluation_schedule(schedule(evaluation)),
       blocks_of_scope(training.scopes.size()) {
   for (const Block& block : training_schedule.blocks) {
@@ -26,7 +27,8 @@ const TrainingPrograms& ProgramsByOrder::of(const LayerAlgebra& algebra, bool re
   }
   ModelConfig model = ordered(algebra, recomputes);
   if (recomputes) model.recomputation = Recomputation::of_all_pairs(ranks_);
-  return known_.emplace_back(Known{algebra, recomputes, TrainingPrograms(model)}).programs;
+  return known_.emplace_back(Known{algebra, recomputes, TrainingPrograms(model, arrival_)})
+      .programs;
 }
 
 ModelConfig ProgramsByOrder::ordered(const LayerAlgebra& algebra, bool recomputes) const {

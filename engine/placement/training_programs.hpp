@@ -6,18 +6,21 @@
 #include "engine/placement/cost_model.hpp"
 #include "engine/plan/layer_plan.hpp"
 #include "engine/program/schedule.hpp"
+#include "partition/arrival_choice.hpp"
 
 namespace atl {
 
 // The programs of a model: the same on all ranks. Where several hold a part, those of the role of
 // its column share: programs of other roles differ in the number of columns of a slice alone.
 struct TrainingPrograms {
-  explicit TrainingPrograms(const ModelConfig& model);
+  // arrival: see orders_rows().
+  explicit TrainingPrograms(const ModelConfig& model, Arrival arrival = Arrival::kOff);
 
   DType dtype;
   Program training;
   Program evaluation;
-  bool covers;  // see covers_messages()
+  bool covers;          // see covers_messages()
+  int marginal_groups;  // 1: all marginal rows wait for all messages
   int ranks_per_part;
   Schedule training_schedule;
   Schedule evaluation_schedule;
@@ -33,7 +36,8 @@ struct TrainingPrograms {
 class ProgramsByOrder {
  public:
   // `model` must outlive it.
-  ProgramsByOrder(const ModelConfig& model, int ranks) : model_(model), ranks_(ranks) {}
+  ProgramsByOrder(const ModelConfig& model, int ranks, Arrival arrival = Arrival::kOff)
+      : model_(model), ranks_(ranks), arrival_(arrival) {}
 
   // Valid as long as this. recomputes: the first layer keeps its aggregate then, whatever the
   // algebra.
@@ -59,6 +63,7 @@ class ProgramsByOrder {
 
   const ModelConfig& model_;
   int ranks_;
+  Arrival arrival_;
   std::deque<Known> known_;
 };
 

@@ -5,6 +5,7 @@
 #include "engine/exchange/halo_return.hpp"
 #include "engine/exchange/relation_operators.hpp"
 #include "engine/program/operations/rules.hpp"
+#include "partition/arrival_choice.hpp"
 
 namespace atl {
 
@@ -72,8 +73,7 @@ GraphState::GraphState(const Program& training, const NetworkOptions& options, c
   const LocalGraphView messages = covered ? covered->view() : graph;
   in_edges = messages.forward.csr;
   // All ranks divide packets alike, those that no cover saves messages, too.
-  const bool is_ordered = options.covers_messages || options.arrival == Arrival::kOn;
-  if (sends && is_ordered && options.arrival != Arrival::kOff) {
+  if (sends && orders_rows(options.arrival, options.covers_messages)) {
     groups = marginal_groups(messages);
   } else if (options.equal_groups > 1) {
     groups = equal_groups(messages, options.equal_groups);

@@ -21,6 +21,7 @@
 #include "engine/training/memory_limit.hpp"
 #include "engine/training/warm_start.hpp"
 #include "kernels/registry.hpp"
+#include "partition/arrival_choice.hpp"
 
 namespace atl {
 
@@ -120,11 +121,8 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   }
   std::int64_t some_device = backend_->host_accessible() ? 0 : 1;
   transport.all_reduce(std::span(&some_device, 1), {"device count"});
-  // Devices get packets when they are whole; shares of marginal rows are in no groups.
-  if (options_.arrival == Arrival::kAuto &&
-      (some_device > 0 || group_ != nullptr || !transport.divides_packets())) {
-    options_.arrival = Arrival::kOff;
-  }
+  options_.arrival = arrival_in_job(options_.arrival, /*on_cpus=*/some_device == 0,
+                                    /*alone=*/group_ == nullptr, transport.divides_packets());
   require_groups(options);
   require_replay(options, transport);
   require_offload(options, transport);

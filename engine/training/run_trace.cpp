@@ -27,6 +27,7 @@ Json trace_metadata(RankJob& job, const TrainOptions& options, const MessageReco
           {"exchange", exchange_json(options)},
           {"share_sent", sent ? Json(sent->share) : Json()},
           {"overlap", options.overlap},
+          {"by_arrival", !job.trainer().network().shape().groups.empty()},
           {"recomputation", to_json(model.recomputation)},
           {"gradient_sum", to_json(options.gradient_sum)},
           {"partition", job.partition_quality()}};

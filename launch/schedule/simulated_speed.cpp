@@ -69,10 +69,12 @@ class SpeedSimulation {
                       SimulatedSpeed& speed) const {
     speed.evaluation_card_s.assign(machine_.hosts.size(), 0);
     if (shares_forward(model)) return;
-    const EpochSetting setting{.topology = machine_,
-                               .model = model,
-                               .partition = cut.quality,
-                               .corrections = measured_.corrections};
+    const EpochSetting setting{
+        .topology = machine_,
+        .model = model,
+        .partition = cut.quality,
+        .corrections = measured_.corrections,
+        .arrival = planned_arrival(training_.options.arrival, machine_, model)};
     const TaskGraph tasks =
         evaluation_tasks(epoch_tasks(setting, layers_without_plan(model), TaskDetail::kPhases));
     speed.evaluation_s = Simulator(machine_).run(tasks).makespan_s;

@@ -151,6 +151,7 @@ struct Variant {
   OrderChoice order;
   bool overlap;
   bool recompute = false;
+  Arrival arrival = Arrival::kOff;
 };
 std::ostream& operator<<(std::ostream& out, const Variant& variant) { return out << variant.name; }
 
@@ -165,6 +166,7 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
   options.model.input_dropout = GetParam().input_dropout;
   options.model.order = GetParam().order;
   options.overlap = GetParam().overlap;
+  options.arrival = GetParam().arrival;
   constexpr int kRanks = 3;
   if (GetParam().recompute) {
     options.model.recomputation = Recomputation(kRanks);
@@ -205,7 +207,12 @@ TEST_P(EpochTasksOfVariants, AreTheSpansOfARealEpoch) {
   const PartitionQuality parts =
       parse_quality(read_json(folder / "quality.json"), folder / "quality.json");
   const Topology topology = small_topology(1, kRanks, 1e9);
-  const EpochSetting setting{topology, model, parts, {}, options.overlap};
+  const EpochSetting setting{.topology = topology,
+                             .model = model,
+                             .partition = parts,
+                             .corrections = {},
+                             .overlap = options.overlap,
+                             .arrival = options.arrival};
   std::vector<LayerPlan> layers = layers_without_plan(model);
   if (GetParam().recompute) {
     layers[1].recomputation = std::make_shared<const Recomputation>(options.model.recomputation);
@@ -297,7 +304,12 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"WithoutOverlap", "gcn", Norm::kBatch, 0, OrderChoice::kAuto, false},
         Variant{"Recompute", "gcn", Norm::kBatch, 0, OrderChoice::kAuto, true, true},
         Variant{"RecomputeAggregateFirst", "sage", Norm::kLayer, 0, OrderChoice::kAggregateFirst,
-                true, true}),
+                true, true},
+        Variant{"ByArrival", "gcn", Norm::kBatch, 0, OrderChoice::kAuto, true, false, Arrival::kOn},
+        Variant{"HopsByArrival", "appnp", Norm::kNone, 0, OrderChoice::kAuto, true, false,
+                Arrival::kOn},
+        Variant{"ByArrivalWithoutOverlap", "sage", Norm::kLayer, 0, OrderChoice::kAuto, false,
+                false, Arrival::kOn}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
