@@ -9,6 +9,11 @@ namespace atl {
 
 namespace {
 
+// MPI lets a smaller message set out at once; a larger one waits for its receiver to post, so the
+// packets of a rank that is a layer ahead don't share the network with those that others wait for.
+// The eager limit of Open MPI over TCP.
+constexpr double kMostEagerBytes = 64 << 10;
+
 // A packet as transfers, one for each of its pieces.
 struct Packet {
   TaskId last = -1;  // of the last piece; -1: there is none
@@ -25,6 +30,7 @@ class TaskWriter {
         ranks_(setting.topology.ranks()),
         map_(setting.map()),
         graph_(graph),
+        packed_(static_cast<std::size_t>(ranks_), -1),
         last_packet_(static_cast<std::size_t>(joins_packets_ ? 0 : ranks_ * ranks_), -1),
         last_(static_cast<std::size_t>(ranks_), -1),
         barrier_(static_cast<std::size_t>(ranks_), -1) {}
@@ -97,8 +103,8 @@ class TaskWriter {
       first_ = departing_.size();
       departing_.resize(first_ + packet_place(begins.size(), 0, 0));
     }
-    for (int rank = 0; rank < ranks_; ++rank) {
-      for (std::size_t m = 0; m < begins.size(); ++m) post(rank, m, block.place);
+    for (std::size_t m = 0; m < begins.size(); ++m) {
+      if (sent_[m].travels) begin(m, block.place);
     }
     if (setting_.overlap) {
       if (block.finishes) unpack(block.place, block.finished_pieces);
@@ -136,20 +142,22 @@ class TaskWriter {
   }
 
   // Packs and sends the m-th messages under way.
-  void post(int from, std::size_t m, PhasePlace place) {
+  void begin(std::size_t m, PhasePlace place) {
     const MessageCost& messages = sent_[m];
-    const MessageCost::Seconds& seconds = messages.ranks[static_cast<std::size_t>(from)];
-    if (!messages.travels) return;
-    if (messages.late) unpack_late(from, m);
-    place.phase = Phase::kPack;
-    if (!messages.is_shift) {
-      packed_ = compute(from, place, seconds.pack_s);
-      cut(from);
+    const PhasePlace pack{Phase::kPack, place.layer, place.backward};
+    const PhasePlace post{Phase::kPost, place.layer, place.backward};
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      if (messages.late) unpack_late(rank, m);
+      if (messages.is_shift) continue;
+      packed_[r] = compute(rank, pack, messages.ranks[r].pack_s);
+      cut(rank);
     }
-    send(from, m, place);
+    for (int rank = 0; rank < ranks_; ++rank) send(rank, m, post);
     if (messages.is_shift) return;
-    place.phase = Phase::kPost;
-    compute(from, place, seconds.post_s);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      compute(rank, post, messages.ranks[static_cast<std::size_t>(rank)].post_s);
+    }
   }
 
   // One packet for each rank that gets any of the messages.
@@ -169,7 +177,8 @@ class TaskWriter {
       Packet& own = packet_to(m, from, to);
       const bool joins = before == to - 1 && are_joined(from, before, to) &&
                          packet_to(m, from, before).pieces == pieces;
-      own = joins ? packet_to(m, from, before) : add_packet(packet, to, pieces);
+      own = joins ? packet_to(m, from, before)
+                  : add_packet(packet, to, pieces, bytes > kMostEagerBytes);
       for (int piece = 0; piece < pieces; ++piece) {
         SimTask& task = graph_.task(own.task(piece));
         task.bytes += bytes / pieces;
@@ -182,17 +191,21 @@ class TaskWriter {
 
   // Packets of a rank to another, and their pieces, arrive in the order in which they were sent:
   // none shares the network with the next, as it does with packets to others.
-  Packet add_packet(const SimTask& packet, int to, int pieces) {
+  Packet add_packet(const SimTask& packet, int to, int pieces, bool is_large) {
     TaskId alone = -1;
     TaskId& before = last_packet_.empty()
                          ? alone
                          : last_packet_[static_cast<std::size_t>(packet.rank * ranks_ + to)];
     SimTask own = packet;
     own.destination = to;
+    // A large message sets out when its receiver has asked for it, too.
+    const std::size_t posts = is_large ? 2 : 1;
+    TaskId after[3] = {packed_[static_cast<std::size_t>(packet.rank)],
+                       packed_[static_cast<std::size_t>(to)]};
     for (int piece = 0; piece < pieces; ++piece) {
-      const TaskId after[] = {packed_, before};
       own.queues = before >= 0;
-      before = graph_.add(own, std::span(after, own.queues ? 2 : 1));
+      after[posts] = before;
+      before = graph_.add(own, std::span(after, posts + (own.queues ? 1 : 0)));
     }
     return {before, pieces};
   }
@@ -286,7 +299,7 @@ class TaskWriter {
   // The pieces of packets that are waited for now.
   int pieces_begin_ = 0;
   int pieces_end_ = 0;
-  TaskId packed_ = -1;                                // the last task that packed
+  std::vector<TaskId> packed_;                        // by rank: the last task that packed
   std::vector<TaskId> arrivals_;                      // scratch
   std::vector<std::vector<TaskId>> arriving_shares_;  // scratch, by role
   std::vector<TaskId> last_packet_;  // [from * ranks + to]; -1: none. Empty: they are joined

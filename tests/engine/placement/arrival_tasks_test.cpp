@@ -124,6 +124,19 @@ TEST(ArrivalTasks, GroupsFollowThePiecesOfALatePacket) {
               1e-3 * (off.groups.end_ms[0] - simulated.groups.end_ms[3]), 1e-9);
 }
 
+// Rank 0 posts last here. Half a MiB waits for it, 60 KiB don't.
+TEST(ArrivalTasks, LargePacketsSetOutWhenTheirReceiverHasPosted) {
+  const Case of(1024, 1024, /*rows_of_1=*/60);
+  const TaskGraph graph = of.tasks(Arrival::kOff, TaskDetail::kPhases);
+  Simulator simulator(of.topology);
+  const TaskTimes times = simulator.run(graph);
+  const auto packed_ms = [&](int rank) { return times_of(graph, times, "pack", rank).end_ms[0]; };
+  ASSERT_GT(packed_ms(0), packed_ms(1) + 1);
+  ASSERT_GT(packed_ms(0), packed_ms(2) + 1);
+  EXPECT_EQ(times_of(graph, times, "packet", 1).start_ms[0], packed_ms(1));
+  EXPECT_EQ(times_of(graph, times, "packet", 2).start_ms[0], packed_ms(0));
+}
+
 TEST(ArrivalTasks, MergedTasksTakeAsLong) {
   for (const double bits : {32.0, 16.0}) {
     const Case of(6000, 1024, /*rows_of_1=*/4096);
