@@ -1,11 +1,11 @@
-// What --arrival comes to, for training and for whoever foretells it.
+// The order of arrival as --arrival chooses it, for training and for whoever foretells it.
 #pragma once
 
 #include "partition/arrival.hpp"
 
 namespace atl {
 
-// What a job leaves of the choice, the same on all its ranks: kAuto becomes kOff where no rank
+// The choice as a job has it, the same on all its ranks: kAuto becomes kOff where no rank
 // would gain by it. on_cpus: all ranks are. alone: each rank holds a part alone. divides_packets:
 // pieces of packets are seen to come (Transport::divides_packets()).
 constexpr Arrival arrival_in_job(Arrival asked, bool on_cpus, bool alone, bool divides_packets) {

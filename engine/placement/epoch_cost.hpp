@@ -39,7 +39,7 @@ struct EpochSetting {
 ExpectedMessages messages_of(const EpochSetting& setting,
                              std::optional<double> share = std::nullopt);
 
-// What a job over MPI leaves of the choice if it trains this model on these ranks.
+// The choice as a job over MPI has it that trains this model on these ranks.
 Arrival planned_arrival(Arrival asked, const Topology& topology, const ModelConfig& model);
 
 // The messages of one aggregate, or the shift of rows that are kept of it: one row on each link.
@@ -91,7 +91,7 @@ struct BlockCost {
   std::vector<ConversionCost> converts = {};
   std::vector<MessageCost> begins = {};  // that set out after it
   bool finishes = false;                 // what follows needs those under way
-  // Of packets that travel in pieces, so many of these; kAllPieces where it needs all that is left.
+  // So many pieces of packets that travel in pieces; kAllPieces where it needs all that is left.
   int finished_pieces = kAllPieces;
   static constexpr int kAllPieces = kMarginalGroups;
   bool operator==(const BlockCost&) const = default;

@@ -15,8 +15,9 @@ constexpr double kCard = 100 << 20;     // bytes/s: a MiB takes 10 ms
 
 // A layer of GCN on three hosts. Rank 0 gets 2 MiB from rank 1, in four pieces, and 512 KiB from
 // rank 2, which travel whole; forward alone. Their marginal rows say when they set out.
-struct Case {
-  Case(std::int64_t marginal_of_1, std::int64_t marginal_of_2, std::int64_t rows_of_1 = 2048) {
+struct ThreeHosts {
+  ThreeHosts(std::int64_t marginal_of_1, std::int64_t marginal_of_2,
+             std::int64_t rows_of_1 = 2048) {
     model.kind = "gcn";
     model.layers = 1;
     model.features = 8;
@@ -65,7 +66,7 @@ struct Simulated {
   Times sent_by_1, sent_by_2, groups;
   double makespan_s = 0;
 };
-Simulated simulate(const Case& of, Arrival arrival) {
+Simulated forward_of(const ThreeHosts& of, Arrival arrival) {
   const TaskGraph graph = of.tasks(arrival, TaskDetail::kPhases);
   Simulator simulator(of.topology);
   const TaskTimes times = simulator.run(graph);
@@ -77,8 +78,8 @@ Simulated simulate(const Case& of, Arrival arrival) {
 // ms, two of its pieces and some of the third, and then each of both at half the rate for the 10 ms
 // that rank 2 needs. The card has 25 ms of work.
 TEST(ArrivalTasks, AWholePacketThatComesLateHoldsUpTheFirstGroup) {
-  const Case of(/*marginal_of_1=*/1024, /*marginal_of_2=*/4700);
-  const Simulated simulated = simulate(of, Arrival::kAuto);
+  const ThreeHosts of(/*marginal_of_1=*/1024, /*marginal_of_2=*/4700);
+  const Simulated simulated = forward_of(of, Arrival::kAuto);
   ASSERT_EQ(simulated.sent_by_1.end_ms.size(), 4U);
   ASSERT_EQ(simulated.sent_by_2.end_ms.size(), 1U);
   const double first = simulated.sent_by_1.start_ms.front();
@@ -102,8 +103,8 @@ TEST(ArrivalTasks, AWholePacketThatComesLateHoldsUpTheFirstGroup) {
 
 // Rank 1 is late now, when the other packet has come; its pieces take 5 ms each.
 TEST(ArrivalTasks, GroupsFollowThePiecesOfALatePacket) {
-  const Case of(/*marginal_of_1=*/6000, /*marginal_of_2=*/1024);
-  const Simulated simulated = simulate(of, Arrival::kAuto);
+  const ThreeHosts of(/*marginal_of_1=*/6000, /*marginal_of_2=*/1024);
+  const Simulated simulated = forward_of(of, Arrival::kAuto);
   const double late = simulated.sent_by_1.start_ms.front();
   ASSERT_GT(late, simulated.sent_by_2.end_ms.front());
   ASSERT_EQ(simulated.groups.start_ms.size(), 4U);
@@ -116,7 +117,7 @@ TEST(ArrivalTasks, GroupsFollowThePiecesOfALatePacket) {
         << group;
   }
   // Without it all rows wait for the last piece, and take as long.
-  const Simulated off = simulate(of, Arrival::kOff);
+  const Simulated off = forward_of(of, Arrival::kOff);
   ASSERT_EQ(off.groups.start_ms.size(), 1U);
   EXPECT_NEAR(off.groups.start_ms[0], late + 20, 1e-6);
   EXPECT_NEAR(off.groups.end_ms[0] - off.groups.start_ms[0], all_ms, 1e-6);
@@ -126,7 +127,7 @@ TEST(ArrivalTasks, GroupsFollowThePiecesOfALatePacket) {
 
 // Rank 0 posts last here. Half a MiB waits for it, 60 KiB don't.
 TEST(ArrivalTasks, LargePacketsSetOutWhenTheirReceiverHasPosted) {
-  const Case of(1024, 1024, /*rows_of_1=*/60);
+  const ThreeHosts of(1024, 1024, /*rows_of_1=*/60);
   const TaskGraph graph = of.tasks(Arrival::kOff, TaskDetail::kPhases);
   Simulator simulator(of.topology);
   const TaskTimes times = simulator.run(graph);
@@ -139,7 +140,7 @@ TEST(ArrivalTasks, LargePacketsSetOutWhenTheirReceiverHasPosted) {
 
 TEST(ArrivalTasks, MergedTasksTakeAsLong) {
   for (const double bits : {32.0, 16.0}) {
-    const Case of(6000, 1024, /*rows_of_1=*/4096);
+    const ThreeHosts of(6000, 1024, /*rows_of_1=*/4096);
     Simulator simulator(of.topology);
     const TaskGraph phases = of.tasks(Arrival::kAuto, TaskDetail::kPhases, bits);
     const TaskGraph merged = of.tasks(Arrival::kAuto, TaskDetail::kMerged, bits);
@@ -159,7 +160,7 @@ TEST(ArrivalTasks, MergedTasksTakeAsLong) {
 
 // Where each packet travels whole there is nothing to be computed before the others.
 TEST(ArrivalTasks, SmallPacketsLeaveMergedTasksAsTheyWere) {
-  const Case of(1024, 1024, /*rows_of_1=*/1023);
+  const ThreeHosts of(1024, 1024, /*rows_of_1=*/1023);
   Simulator simulator(of.topology);
   const TaskGraph off = of.tasks(Arrival::kOff, TaskDetail::kMerged);
   const TaskGraph on = of.tasks(Arrival::kAuto, TaskDetail::kMerged);
@@ -169,7 +170,7 @@ TEST(ArrivalTasks, SmallPacketsLeaveMergedTasksAsTheyWere) {
 }
 
 TEST(ArrivalTasks, AutoIsForCpusThatHoldPartsAlone) {
-  Case of(1024, 1024);
+  ThreeHosts of(1024, 1024);
   EXPECT_EQ(planned_arrival(Arrival::kAuto, of.topology, of.model), Arrival::kAuto);
   EXPECT_EQ(planned_arrival(Arrival::kOff, of.topology, of.model), Arrival::kOff);
   of.topology.devices[1].kind = "cuda";
