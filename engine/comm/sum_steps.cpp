@@ -7,8 +7,6 @@
 
 namespace atl {
 
-namespace {
-
 // Memory that transfers read and write: not the caller's, because an abandoned transfer outlives
 // that.
 template <typename T>
@@ -16,6 +14,8 @@ struct SumMemory {
   std::vector<T> values;
   std::vector<T> parts;  // own block of each member
 };
+
+namespace {
 
 template <typename T>
 std::span<T> own_part(const SumStep& step, SumMemory<T>& memory, std::size_t member) {
