@@ -166,7 +166,9 @@ Dataset Dataset::open(const fs::path& folder, bool with_split) {
   if (is_delta(json)) {
     // A folder that Atoll has written is as it was then, or the seal would tell.
     std::optional<std::int64_t> edges;
-    if (json.contains("seal")) edges = json_field<std::int64_t>(json, "edges", file);
+    if (json.contains("seal") && json.contains("edges")) {
+      edges = json_field<std::int64_t>(json, "edges", file);
+    }
     dataset.grown_ = std::make_shared<const GrownFolder>(read_chain(folder, json, with_split),
                                                          with_split, edges);
   } else {

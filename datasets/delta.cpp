@@ -122,6 +122,12 @@ Delta open_delta(const fs::path& folder, const Json& json, bool with_split) {
     if (name != std::string_view(kAddedNodeIds)) delta.arrays.emplace(name, NpyFile(path));
   }
   check_arrays(delta);
+  const std::int64_t entries = delta.rows_of(kAddedEdges, 1);
+  const auto added = json_field_or<std::int64_t>(changes, "edges_added", file, 0);
+  if (added < 0 || added > entries) {
+    fail_input("{}: field 'edges_added' is {}; allowed are 0 to {}, the entries of {}",
+               file.string(), added, entries, kAddedEdges);
+  }
   return delta;
 }
 
@@ -244,8 +250,8 @@ Json describe_chain(const Chain& chain) {
                      {"edges_removed", delta.rows_of(kRemovedEdges, 1)},
                      {"features_changed", delta.rows_of(kChangedNodes)},
                      {"bytes", bytes_of(changes["files"])}});
-    const Json folded =
-        json_field_or<Json>(changes, "folded", delta.folder / "dataset.json", Json::array());
+    const auto folded = json_field_or<std::vector<std::string>>(changes, "folded",
+                                                                delta.folder / "dataset.json", {});
     if (!folded.empty()) links.back()["folded"] = folded;
   }
   return links;

@@ -21,6 +21,9 @@ constexpr std::int64_t kMostBytes = std::int64_t{16} << 20;
 // Without headers, which would make all small deltas alike.
 std::int64_t bytes_of(const Delta& delta) {
   std::int64_t bytes = 0;
+  std::error_code none;
+  const fs::path ids = delta.folder / kAddedNodeIds;
+  if (is_there(ids)) bytes += static_cast<std::int64_t>(fs::file_size(ids, none));
   for (const auto& [name, array] : delta.arrays) bytes += std::ssize(array.value_bytes());
   return bytes;
 }
@@ -139,7 +142,8 @@ std::size_t deltas_to_fold(const Chain& chain) {
   for (; count < deltas.size(); ++count) {
     const Delta& delta = deltas[deltas.size() - 1 - count];
     const std::int64_t more = bytes_of(delta);
-    if (!is_foldable(delta) || more >= 2 * bytes || bytes + more > kMostBytes) break;
+    const bool small = more == 0 || (more < 2 * bytes && bytes + more <= kMostBytes);
+    if (!small || !is_foldable(delta)) break;
     bytes += more;
   }
   return count;
@@ -158,9 +162,8 @@ FoldedDelta fold_deltas(const Dataset& whole, std::size_t count) {
   for (const Delta& delta : deltas) {
     const Json& changes = delta.json["delta"];
     const fs::path file = delta.folder / "dataset.json";
-    for (const Json& name : json_field_or<Json>(changes, "folded", file, Json::array())) {
-      if (name.is_string()) folded.names.push_back(name.get<std::string>());
-    }
+    const auto names = json_field_or<std::vector<std::string>>(changes, "folded", file, {});
+    folded.names.insert(folded.names.end(), names.begin(), names.end());
     if (&delta != &deltas.back()) {
       folded.names.push_back(without_slash(delta.folder).filename().string());
     }

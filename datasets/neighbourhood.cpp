@@ -70,6 +70,13 @@ class NeighbourhoodBuilder {
                graph_.nodes() - 1);
   }
 
+  void require_type(const char* array, std::int64_t entry, std::uint16_t type,
+                    std::int64_t types) const {
+    if (type < types) return;
+    fail_input("{}: entry {} is {}; allowed are types 0 to {}", file(array), entry, type,
+               types - 1);
+  }
+
   // As in a part of the whole graph, by all in-edges of each node.
   void describe_nodes() {
     const CsrView& edges = graph_.in_edges;
@@ -87,7 +94,9 @@ class NeighbourhoodBuilder {
       }
       local_.in_degree.push_back(static_cast<float>(degree));
       local_.has_self_loop.push_back(loops ? 1 : 0);
-      if (!graph_.node_types.empty()) local_.node_types.push_back(graph_.node_types[row]);
+      if (graph_.node_types.empty()) continue;
+      require_type("node_types", row, graph_.node_types[row], dataset_.info().node_types);
+      local_.node_types.push_back(graph_.node_types[row]);
     }
   }
 
@@ -121,7 +130,10 @@ class NeighbourhoodBuilder {
     if (!graph_.in_edges.values.empty()) {
       matrix.csr.values.push_back(graph_.in_edges.values[entry]);
     }
-    if (!graph_.edge_types.empty()) matrix.edge_types.push_back(graph_.edge_types[entry]);
+    if (!graph_.edge_types.empty()) {
+      require_type("edge_types", entry, graph_.edge_types[entry], dataset_.info().relations);
+      matrix.edge_types.push_back(graph_.edge_types[entry]);
+    }
     const std::int64_t columns = graph_.edge_feature_columns;
     const auto features = graph_.edge_features.begin() + entry * columns;
     matrix.edge_features.insert(matrix.edge_features.end(), features, features + columns);

@@ -44,7 +44,13 @@ void run_info(const InfoArguments& arguments, bool with_memory) {
     checksums = error.what();
   }
   if (arguments.validate) dataset.validate();
-  const DatasetStatistics statistics = describe_dataset(dataset);
+  DatasetStatistics statistics;
+  try {
+    statistics = describe_dataset(dataset);
+  } catch (const Error&) {
+    if (checksums == "ok") throw;
+    throw Error(ErrorKind::kInput, checksums);  // the damage itself, not where it was met
+  }
   std::optional<MemoryEstimate> memory;
   if (with_memory && checksums == "ok") {
     memory = estimate_memory(dataset, arguments.flags.unplanned_job(), arguments.ranks);

@@ -181,6 +181,55 @@ TEST_F(Growing, ChainsStayShort) {
   EXPECT_EQ(Dataset::open(at("after")).grown()->chain().deltas.size(), 3U);
 }
 
+// Without an array that has a value, and with nothing but ids.
+TEST_F(Growing, ChainsStayShortWithoutValues) {
+  fs::remove(at("source") / "x.npy");
+  fs::remove(at("source") / "y.npy");
+  fs::remove(at("source") / "split.npy");
+  import_base({});
+  for (int step = 1; step <= 6; ++step) {
+    options_.data = step == 1 ? at("base") : at("step") += std::to_string(step - 1);
+    options_.out = at("step") += std::to_string(step);
+    options_.nodes = "1";
+    EXPECT_LE(append().grown()->chain().deltas.size(), 2U) << step;
+  }
+}
+
+TEST_F(Growing, DescriptionsByHand) {
+  options_.edges = text("edges.txt", "0 2\n");
+  append();
+  const fs::path file = at("next") / "dataset.json";
+  const Json json = read_json(file);
+  const auto edit = [&](const auto& change) {
+    Json edited = json;
+    edited.erase("seal");
+    change(edited);
+    write_json(file, edited);
+  };
+  // A new split seals what the description says, even where it says little.
+  edit([](Json& edited) { edited.erase("edges"); });
+  resplit(at("next"), "0.5,0.25,0.25", 1, true);
+  Dataset::open(at("next")).validate();
+  fs::remove(at("next") / "split.npy");
+  edit([](Json& edited) { edited["delta"]["edges_added"] = 3; });
+  EXPECT_THAT(thrown_error([&] { Dataset::open(at("next")); }).what(),
+              HasSubstr("'edges_added' is 3; allowed are 0 to 2"));
+  edit([](Json& edited) { edited["delta"]["folded"] = 5; });
+  EXPECT_THAT(
+      thrown_error([&] { describe_chain(Dataset::open(at("next")).grown()->chain()); }).what(),
+      HasSubstr("folded"));
+  // Its files are checked where nothing is said of the whole.
+  edit([](Json& edited) {
+    edited.erase("files");
+    edited.erase("checksum");
+  });
+  std::fstream(at("base") / "features.npy", std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(-1, std::ios::end)
+      .put('\x7f');
+  EXPECT_THAT(thrown_error([&] { Dataset::open(at("next")).validate_checksums(); }).what(),
+              HasSubstr("features.npy: changed since"));
+}
+
 TEST_F(Growing, EntriesSetAndRemovedInWhatIsFolded) {
   // 0-1 is of the base, 0-2 is not; both are set in one delta and removed in the next.
   options_.remove_edges = text("gone.txt", "0 1\n");
