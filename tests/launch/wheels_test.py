@@ -36,11 +36,13 @@ class WheelsTest(unittest.TestCase):
 
     def test_wrong_words_are_refused_before_anything_is_made(self):
         here = ("--python", sys.executable)
+        other = "bookworm" if sys.version_info >= (3, 12) else "trixie"
         for words, text in ((["fast"], "unknown word 'fast'"),
                             (["--python"], "--python: a value is needed"),
                             (["--python", "no-such-python"], "'no-such-python': it does not run"),
                             ([*here, "--jobs", "0"], "--jobs '0'"),
                             ([*here, "--system", "sid"], "allowed are bookworm, trixie, none"),
+                            ([*here, "--system", other], "no wheel for that is made"),
                             ([*here, "--cuda", "no-such-nvcc"], "--cuda 'no-such-nvcc'")):
             result = self.run_wheels(*words)
             self.assertEqual((result.returncode, result.stdout), (2, ""), words)
