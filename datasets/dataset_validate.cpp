@@ -304,10 +304,10 @@ void Dataset::validate_splits() const {
 }
 
 void Dataset::validate_checksums() const {
-  const fs::path file = folder_ / "dataset.json";
-  const Json json = read_json(file);
   const Activity activity("checking the files of " + info_.name);
   if (grown_) return check_chain_files(grown_->chain(), with_split_);
+  const fs::path file = folder_ / "dataset.json";
+  const Json json = read_json(file);
   if (!json.contains("files")) return;
   for (const char* name : kDatasetFiles) {
     std::error_code error;

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,24 @@ struct Delta {
   const NpyFile* find(const char* name) const;
   std::int64_t rows_of(const char* name, std::size_t axis = 0) const;
 };
+
+// Visits entries that the delta removes, and then those that it sets: visit(target, source, type,
+// removed, place in the delta's arrays). Types are 0 where edges have none.
+template <typename Visit>
+void for_each_entry(const Delta& delta, const Visit& visit) {
+  for (const bool removed : {true, false}) {
+    const NpyFile* edges = delta.find(removed ? kRemovedEdges : kAddedEdges);
+    if (edges == nullptr) continue;
+    const NpyFile* types = delta.find(removed ? kRemovedTypes : kAddedTypes);
+    const std::int64_t count = edges->columns();
+    const auto ids = edges->values<std::int32_t>();
+    const auto of_types =
+        types == nullptr ? std::span<const std::uint16_t>() : types->values<std::uint16_t>();
+    for (std::int64_t e = 0; e < count; ++e) {
+      visit(ids[count + e], ids[e], of_types.empty() ? std::uint16_t{0} : of_types[e], removed, e);
+    }
+  }
+}
 
 struct Chain {
   std::filesystem::path base;  // whole

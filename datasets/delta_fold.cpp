@@ -65,19 +65,10 @@ struct Change {
 std::vector<Change> first_changes(std::span<const Delta> deltas) {
   std::vector<Change> changes;
   for (std::size_t l = 0; l < deltas.size(); ++l) {
-    for (const bool removed : {true, false}) {
-      const NpyFile* edges = deltas[l].find(removed ? kRemovedEdges : kAddedEdges);
-      if (edges == nullptr) continue;
-      const NpyFile* types = deltas[l].find(removed ? kRemovedTypes : kAddedTypes);
-      const std::int64_t count = edges->columns();
-      const auto ids = edges->values<std::int32_t>();
-      const auto of_types =
-          types == nullptr ? std::span<const std::uint16_t>() : types->values<std::uint16_t>();
-      for (std::int64_t e = 0; e < count; ++e) {
-        const std::uint16_t type = of_types.empty() ? std::uint16_t{0} : of_types[e];
-        changes.push_back({{ids[count + e], ids[e], type}, l, removed});
-      }
-    }
+    for_each_entry(deltas[l], [&](std::int32_t target, std::int32_t source, std::uint16_t type,
+                                  bool removed, std::int64_t /*entry*/) {
+      changes.push_back({{target, source, type}, l, removed});
+    });
   }
   std::ranges::stable_sort(changes, [](const Change& a, const Change& b) {
     return std::tie(a.entry, a.delta) < std::tie(b.entry, b.delta);

@@ -94,25 +94,16 @@ std::int64_t EdgeMerge::changes() const {
 template <typename Visit>
 void EdgeMerge::each_change(const Visit& visit) const {
   for (std::size_t l = 0; l < chain_.deltas.size(); ++l) {
-    const Delta& delta = chain_.deltas[l];
-    for (const bool removed : {true, false}) {
-      const NpyFile* edges = delta.find(removed ? kRemovedEdges : kAddedEdges);
-      if (edges == nullptr) continue;
-      const NpyFile* of_types = delta.find(removed ? kRemovedTypes : kAddedTypes);
-      const std::int64_t count = edges->columns();
-      const auto ids = edges->values<std::int32_t>();
-      const auto types = typed_ && count > 0 ? of_types->values<std::uint16_t>()
-                                             : std::span<const std::uint16_t>();
-      for (std::int64_t e = 0; e < count; ++e) {
-        visit(ids[count + e], Change{.column = ids[e],
-                                     .type = types.empty() ? std::uint16_t{0} : types[e],
-                                     .removed = removed,
-                                     .there = false,
-                                     .delta = static_cast<std::uint32_t>(l),
-                                     .entry = e,
-                                     .before = 0});
-      }
-    }
+    for_each_entry(chain_.deltas[l], [&](std::int32_t target, std::int32_t source,
+                                         std::uint16_t type, bool removed, std::int64_t entry) {
+      visit(target, Change{.column = source,
+                           .type = typed_ ? type : std::uint16_t{0},
+                           .removed = removed,
+                           .there = false,
+                           .delta = static_cast<std::uint32_t>(l),
+                           .entry = entry,
+                           .before = 0});
+    });
   }
 }
 
