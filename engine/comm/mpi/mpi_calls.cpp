@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <type_traits>
 #include <vector>
 
@@ -43,7 +44,17 @@ bool finalized() {
   return flag != 0;
 }
 
+// Over TCP, Open MPI lets the receiver of a large packet ask for it piece by piece ("put"). What it
+// asks waits in the same connection behind all that flows the other way, and in an exchange of all
+// ranks links are idle meanwhile. Without it the sender sends as fast as the link takes.
+void choose_protocol() {
+#ifdef OPEN_MPI
+  ::setenv("OMPI_MCA_btl_tcp_flags", "send,inplace", 0);  // not in place of what a user has chosen
+#endif
+}
+
 int init(int* provided) {
+  choose_protocol();
   const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, provided);
   if (code != MPI_SUCCESS) return code;
   return MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

@@ -1,6 +1,9 @@
 // The cases of every transport on the ranks that mpirun started; run by run_mpi.sh.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "engine/comm/mpi_library.hpp"
 #include "engine/comm/mpi_progress.hpp"
 #include "tests/engine/comm/transport_cases.hpp"
 
@@ -52,6 +55,12 @@ TEST(MpiTransport, AgreesWithTheLauncher) {
   EXPECT_EQ(world->size(), launcher_info().size);
   EXPECT_EQ(world->rank(), launcher_info().rank);
   EXPECT_EQ(world->name(), launched_by_mpi() ? "mpi" : "local");
+}
+
+// Unless its user asks for another protocol, Open MPI sends large packets without "put".
+TEST(MpiTransport, ChoosesTheProtocolOfOpenMpi) {
+  if (!launched_by_mpi() || !mpi_calls().is_open_mpi) return;
+  EXPECT_STREQ(std::getenv("OMPI_MCA_btl_tcp_flags"), "send,inplace");
 }
 
 // Two transports of one process have communicators of their own.
