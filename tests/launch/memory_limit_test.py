@@ -24,10 +24,10 @@ class MemoryLimitTest(OneFolderTest):
         cls.home = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.home.cleanup)
         cls.folder = cls.home.name
-        cls.succeed("generate", "sbm", "--nodes", "20000", "--classes", "4", "--features", "8",
+        cls.succeed("generate", "sbm", "--nodes", "10000", "--classes", "4", "--features", "8",
                     "--out", "data")
 
-    def train(self, name, *options, epochs=3):
+    def train(self, name, *options, epochs=2):
         result = run(["train", "data", *DEEP, "--epochs", str(epochs), "--run-dir", name, *options],
                      self.folder)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -111,7 +111,7 @@ class MemoryLimitTest(OneFolderTest):
     def test_values_in_a_file_keep_the_limit(self):
         deep = ["--model", "gcn", "--layers", "12", "--hidden", "256", "--epochs", "2",
                 "--threads", "2", "--offload-folder", ".", "--offload", "on"]
-        self.succeed("generate", "sbm", "--nodes", "60000", "--classes", "4", "--features", "8",
+        self.succeed("generate", "sbm", "--nodes", "30000", "--classes", "4", "--features", "8",
                      "--out", "larger")
         message = self.refuse("train", "larger", *deep, "--memory", "1MiB", "--run-dir", "none")
         all_mib, least = (float(re.search(words, message).group(1))
