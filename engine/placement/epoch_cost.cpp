@@ -251,12 +251,7 @@ double ConversionCost::bytes(const RankMap& map, int from, int to) const {
   return static_cast<double>(rows[rank]) * slice_bytes[role];
 }
 
-std::int64_t MessageCost::rows(const EpochSetting& setting, int from, int to) const {
-  const PartitionQuality& partition = setting.partition;
-  const RankMap map = setting.map();
-  if (map.role_of(from) != map.role_of(to)) return 0;
-  from = map.part_of(from);
-  to = map.part_of(to);
+std::int64_t MessageCost::rows(const PartitionQuality& partition, int from, int to) const {
   if (rest && recomputation != nullptr && recomputation->computes(to, from)) return 0;
   if (returned) std::swap(from, to);
   const bool backward = direction == Direction::kBackward && !returned;
@@ -354,9 +349,10 @@ const std::vector<int>& EpochCosts::numbers_of(const EpochSetting& setting, int 
       programs_.any().training.scopes[static_cast<std::size_t>(scope)].kind == Scope::Kind::kLayer;
   const TrainingPrograms& programs = in_layer ? programs_.of(key.decisions) : programs_.any();
   const auto read = std::ranges::find_if(costs.known, [&](const auto& other) {
-    LayerPlan decisions = key.decisions;
-    decisions.bits = other.first.decisions.bits;
-    return &other != &*place && other.first.cut == key.cut && other.first.decisions == decisions;
+    const LayerPlan& decisions = other.first.decisions;
+    return &other != &*place && other.first.cut == key.cut &&
+           decisions.algebra == key.decisions.algebra &&
+           decisions.recomputation == key.decisions.recomputation;
   });
   std::vector<const PieceCost*> alike;
   if (read != costs.known.end()) {
