@@ -19,8 +19,14 @@ bool on_cpus(const Topology& topology) {
                              [](const Device& device) { return device.kind == "cpu"; });
 }
 
+// Whether messages are those of a cover, but for pairs with computed rows. A cut that counts none
+// has the same messages for all pairs.
+bool sends_covers(const TrainingPrograms& programs, const PartitionQuality& partition) {
+  return programs.covers && partition.counts_covers();
+}
+
 // The decisions that a scope's cost depends on. Nothing else of the strategy is read to make it.
-// covers: messages are those of a cover, but for pairs with computed rows.
+// covers: see sends_covers().
 LayerPlan decisions_of(const Scope& scope, std::span<const LayerPlan> strategy, bool covers) {
   if (scope.kind != Scope::Kind::kLayer) return {};
   const LayerPlan& own = strategy[static_cast<std::size_t>(scope.layer)];
@@ -192,19 +198,19 @@ class ScopeReader {
     const MessageWork work = work_of(op);
     const std::int64_t columns = op.message_columns();
     const bool late = setting_.kind.late;
-    MessageCost cost{.direction = op.messages.direction,
-                     .returned = op.returns_rows(),
-                     .recomputation = op.decided.fetches_rest || programs_.covers
-                                          ? decisions_.recomputation
-                                          : nullptr,
-                     .rest = op.decided.fetches_rest,
-                     .covers = programs_.covers,
-                     .row_bytes = setting_.kind.messages *
-                                  mean_message_bytes(decisions_.bits, columns, work.exact),
-                     .unpacks = work.travels && !work.exact && !late,
-                     .late = late,
-                     .travels = work.travels,
-                     .pieces = pieces_of(op)};
+    const bool covers = sends_covers(programs_, setting_.partition);
+    MessageCost cost{
+        .direction = op.messages.direction,
+        .returned = op.returns_rows(),
+        .recomputation = op.decided.fetches_rest || covers ? decisions_.recomputation : nullptr,
+        .rest = op.decided.fetches_rest,
+        .covers = covers,
+        .row_bytes =
+            setting_.kind.messages * mean_message_bytes(decisions_.bits, columns, work.exact),
+        .unpacks = work.travels && !work.exact && !late,
+        .late = late,
+        .travels = work.travels,
+        .pieces = pieces_of(op)};
     const PhasePlace rest{Phase::kRest, -1, false};
     const PhasePlace pack = place_of(block, Phase::kPack);
     const PhasePlace post = place_of(block, Phase::kPost);
@@ -324,14 +330,14 @@ std::span<const int> EpochCosts::pieces(const EpochSetting& setting, int cut,
                                         std::span<const LayerPlan> strategy, int route) {
   ATOLL_ASSERT(setting.map().ranks() == topology_.ranks());
   const std::vector<Scope>& scopes = programs_.any().training.scopes;
+  const bool covers = sends_covers(programs_.any(), setting.partition);
   scopes_.resize(scopes.size());
   numbers_.clear();
   for (int scope = 0; scope < static_cast<int>(scopes.size()); ++scope) {
     const Scope& is = scopes[static_cast<std::size_t>(scope)];
-    const std::vector<int>& numbers =
-        numbers_of(setting, scope,
-                   {cut, is.kind == Scope::Kind::kStep ? route : 0,
-                    decisions_of(is, strategy, programs_.any().covers)});
+    const std::vector<int>& numbers = numbers_of(
+        setting, scope,
+        {cut, is.kind == Scope::Kind::kStep ? route : 0, decisions_of(is, strategy, covers)});
     numbers_.insert(numbers_.end(), numbers.begin(), numbers.end());
   }
   return numbers_;
