@@ -130,6 +130,10 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
         // Places start at multiples of some elements.
         constexpr std::int64_t kGap = 64;
         elements[r] += kGap + most_rows * per_row;
+      }
+      // Most operations send nothing.
+      if (!op.needs_messages() && op.rule->reach != Reach::kGroup) continue;
+      for (std::size_t r = 0; r < counts.size(); ++r) {
         messages[r] += op_buffer_bytes(op, counts[r], programs.dtype,
                                        program == &programs.training ? inexact : nullptr) +
                        conversion_bytes(programs, *program, op, counts[r]);
