@@ -34,6 +34,9 @@ struct PartitionQuality {
   CoverCounts forward_cover;
   CoverCounts backward_cover;
 
+  bool counts_covers() const {
+    return !forward_cover.messages.empty() || !backward_cover.messages.empty();
+  }
   // From one part to another, and how many of them are sums. covers: those of a cover, if these
   // were counted.
   struct Messages {

@@ -19,8 +19,14 @@ bool on_cpus(const Topology& topology) {
                              [](const Device& device) { return device.kind == "cpu"; });
 }
 
+// Whether messages are those of a cover, but for pairs with computed rows. A cut that counts none
+// has the same messages for all pairs.
+bool sends_covers(const TrainingPrograms& programs, const PartitionQuality& partition) {
+  return programs.covers && partition.counts_covers();
+}
+
 // The decisions that a scope's cost depends on. Nothing else of the strategy is read to make it.
-// covers: messages are those of a cover, but for pairs with computed rows.
+// covers: see sends_covers().
 LayerPlan decisions_of(const Scope& scope, std::span<const LayerPlan> strategy, bool covers) {
   if (scope.kind != Scope::Kind::kLayer) return {};
   const LayerPlan& own = strategy[static_cast<std::size_t>(scope.layer)];
@@ -192,19 +198,19 @@ class ScopeReader {
     const MessageWork work = work_of(op);
     const std::int64_t columns = op.message_columns();
     const bool late = setting_.kind.late;
-    MessageCost cost{.direction = op.messages.direction,
-                     .returned = op.returns_rows(),
-                     .recomputation = op.decided.fetches_rest || programs_.covers
-                                          ? decisions_.recomputation
-                                          : nullptr,
-                     .rest = op.decided.fetches_rest,
-                     .covers = programs_.covers,
-                     .row_bytes = setting_.kind.messages *
-                                  mean_message_bytes(decisions_.bits, columns, work.exact),
-                     .unpacks = work.travels && !work.exact && !late,
-                     .late = late,
-                     .travels = work.travels,
-                     .pieces = pieces_of(op)};
+    const bool covers = sends_covers(programs_, setting_.partition);
+    MessageCost cost{
+        .direction = op.messages.direction,
+        .returned = op.returns_rows(),
+        .recomputation = op.decided.fetches_rest || covers ? decisions_.recomputation : nullptr,
+        .rest = op.decided.fetches_rest,
+        .covers = covers,
+        .row_bytes =
+            setting_.kind.messages * mean_message_bytes(decisions_.bits, columns, work.exact),
+        .unpacks = work.travels && !work.exact && !late,
+        .late = late,
+        .travels = work.travels,
+        .pieces = pieces_of(op)};
     const PhasePlace rest{Phase::kRest, -1, false};
     const PhasePlace pack = place_of(block, Phase::kPack);
     const PhasePlace post = place_of(block, Phase::kPost);
@@ -251,12 +257,7 @@ double ConversionCost::bytes(const RankMap& map, int from, int to) const {
   return static_cast<double>(rows[rank]) * slice_bytes[role];
 }
 
-std::int64_t MessageCost::rows(const EpochSetting& setting, int from, int to) const {
-  const PartitionQuality& partition = setting.partition;
-  const RankMap map = setting.map();
-  if (map.role_of(from) != map.role_of(to)) return 0;
-  from = map.part_of(from);
-  to = map.part_of(to);
+std::int64_t MessageCost::rows(const PartitionQuality& partition, int from, int to) const {
   if (rest && recomputation != nullptr && recomputation->computes(to, from)) return 0;
   if (returned) std::swap(from, to);
   const bool backward = direction == Direction::kBackward && !returned;
@@ -329,14 +330,14 @@ std::span<const int> EpochCosts::pieces(const EpochSetting& setting, int cut,
                                         std::span<const LayerPlan> strategy, int route) {
   ATOLL_ASSERT(setting.map().ranks() == topology_.ranks());
   const std::vector<Scope>& scopes = programs_.any().training.scopes;
+  const bool covers = sends_covers(programs_.any(), setting.partition);
   scopes_.resize(scopes.size());
   numbers_.clear();
   for (int scope = 0; scope < static_cast<int>(scopes.size()); ++scope) {
     const Scope& is = scopes[static_cast<std::size_t>(scope)];
-    const std::vector<int>& numbers =
-        numbers_of(setting, scope,
-                   {cut, is.kind == Scope::Kind::kStep ? route : 0,
-                    decisions_of(is, strategy, programs_.any().covers)});
+    const std::vector<int>& numbers = numbers_of(
+        setting, scope,
+        {cut, is.kind == Scope::Kind::kStep ? route : 0, decisions_of(is, strategy, covers)});
     numbers_.insert(numbers_.end(), numbers.begin(), numbers.end());
   }
   return numbers_;
@@ -354,9 +355,10 @@ const std::vector<int>& EpochCosts::numbers_of(const EpochSetting& setting, int 
       programs_.any().training.scopes[static_cast<std::size_t>(scope)].kind == Scope::Kind::kLayer;
   const TrainingPrograms& programs = in_layer ? programs_.of(key.decisions) : programs_.any();
   const auto read = std::ranges::find_if(costs.known, [&](const auto& other) {
-    LayerPlan decisions = key.decisions;
-    decisions.bits = other.first.decisions.bits;
-    return &other != &*place && other.first.cut == key.cut && other.first.decisions == decisions;
+    const LayerPlan& decisions = other.first.decisions;
+    return &other != &*place && other.first.cut == key.cut &&
+           decisions.algebra == key.decisions.algebra &&
+           decisions.recomputation == key.decisions.recomputation;
   });
   std::vector<const PieceCost*> alike;
   if (read != costs.known.end()) {

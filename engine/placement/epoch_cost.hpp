@@ -67,8 +67,9 @@ struct MessageCost {
   };
   std::vector<Seconds> ranks = {};  // by rank
 
-  // Between ranks. Where several hold a part, they are slices of rows, between those of one role.
-  std::int64_t rows(const EpochSetting& setting, int from, int to) const;
+  // Between parts. Where several ranks hold a part, each sends slices of them to the one of its
+  // role.
+  std::int64_t rows(const PartitionQuality& partition, int from, int to) const;
   bool operator==(const MessageCost&) const = default;
 };
 

@@ -2,27 +2,17 @@
 // program's schedule has (engine/program/schedule.hpp).
 #pragma once
 
-#include "engine/placement/epoch_cost.hpp"
 #include "engine/placement/simulator.hpp"
+#include "engine/placement/task_writer.hpp"
 
 namespace atl {
 
-// On more ranks than these an epoch has so many packets that layers search simulates them
-// approximately.
-inline constexpr int kMostExactRanks = 32;
-
-enum class TaskDetail {
-  kPhases,  // a task per span of a trace
-  // Phases that follow each other without a wait are one task. On more than kMostExactRanks the
-  // packets of an exchange from one rank to the ranks of another host are one, too, which is an
-  // approximation: they end together.
-  kMerged,
-};
 // An epoch of the setting's kind. Where messages are late, it is one of several equal epochs.
 TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerPlan> layers,
                       TaskDetail detail);
-void add_epoch_tasks(const EpochSetting& setting, const EpochCosts& costs,
-                     std::span<const int> pieces, TaskDetail detail, TaskGraph& graph);
+// The same of these pieces of it alone. The graph is the writer's.
+const TaskGraph& write_tasks(const EpochSetting& setting, const EpochCosts& costs,
+                             std::span<const int> pieces, TaskWriter& writer);
 
 // When the ranks have computed an epoch of the graph.
 double epoch_end_seconds(const TaskGraph& graph, const TaskTimes& times, int epoch);
@@ -42,9 +32,6 @@ void for_each_stage(const EpochCosts& costs, std::span<const int> pieces, const 
     first = p + 1;
   }
 }
-// Adds the tasks of one stage alone, merged.
-void add_stage_tasks(const EpochSetting& setting, const EpochCosts& costs,
-                     std::span<const int> stage, TaskGraph& graph);
 
 // Figures of the last epoch: seconds that each rank computes, and the contents of all packets.
 std::vector<double> computing_seconds(const TaskGraph& graph);

@@ -9,7 +9,7 @@ namespace atl {
 
 namespace {
 
-// Bytes of the buffers for messages of an aggregate. exchange: null: exact.
+// Bytes of the buffers for messages of an aggregate. exchange: see unless_exact().
 std::int64_t op_buffer_bytes(const Operation& op, const RankCounts& counts, DType dtype,
                              const ExchangeOptions* exchange) {
   if (!op.needs_messages()) return 0;
@@ -58,11 +58,11 @@ TrainingMemory training_memory(const TrainingPrograms& programs, const RankCount
   const std::int64_t values = std::max(
       allocate(programs.training, programs.training_schedule, counts.shape.rows).elements,
       allocate(programs.evaluation, programs.evaluation_schedule, counts.shape.rows).elements);
+  const ExchangeOptions* const inexact = unless_exact(exchange);
   std::int64_t messages = 0;
   for (Value v = 0; v < programs.training.size(); ++v) {
     if (is_made_again(programs.training, v)) continue;
-    messages +=
-        op_buffer_bytes(programs.training.at(v), counts, programs.dtype, unless_exact(exchange));
+    messages += op_buffer_bytes(programs.training.at(v), counts, programs.dtype, inexact);
   }
   for (const Operation& op : programs.evaluation.operations) {
     // Evaluation finds kept aggregates.
@@ -111,6 +111,7 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
                                  const ExchangeOptions& exchange) {
   std::vector<std::int64_t> elements(counts.size(), 0);
   std::vector<std::int64_t> messages(counts.size(), 0);
+  const ExchangeOptions* const inexact = unless_exact(exchange);
   for (const Program* program : {&programs.training, &programs.evaluation}) {
     for (Value v = 0; v < program->size(); ++v) {
       const Scope& scope = program->scope_of(v);
@@ -129,10 +130,13 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
         // Places start at multiples of some elements.
         constexpr std::int64_t kGap = 64;
         elements[r] += kGap + most_rows * per_row;
-        messages[r] +=
-            op_buffer_bytes(op, counts[r], programs.dtype,
-                            program == &programs.training ? unless_exact(exchange) : nullptr) +
-            conversion_bytes(programs, *program, op, counts[r]);
+      }
+      // Most operations send nothing.
+      if (!op.needs_messages() && op.rule->reach != Reach::kGroup) continue;
+      for (std::size_t r = 0; r < counts.size(); ++r) {
+        messages[r] += op_buffer_bytes(op, counts[r], programs.dtype,
+                                       program == &programs.training ? inexact : nullptr) +
+                       conversion_bytes(programs, *program, op, counts[r]);
       }
     }
   }

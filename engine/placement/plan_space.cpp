@@ -45,9 +45,10 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
       bits_(std::move(bits)),
       corrections_(std::move(corrections)),
       simulator_(topology, tolerance_of(topology)),
-      programs_(model, topology.ranks(), planned_arrival(messages.arrival, topology, model)),
       messages_(messages),
-      graph_(topology.ranks()) {
+      arrival_(planned_arrival(messages.arrival, topology, model)),
+      programs_(model, topology.ranks(), arrival_),
+      writer_(topology, TaskDetail::kMerged) {
   ATOLL_ASSERT(!cuts_.empty() && std::ranges::count(bits_, start_bits) == 1);
   ATOLL_ASSERT(messages_.exchange != nullptr || std::ranges::count(bits_, 32) == 1);
   const EpochSetting any{topology_, model_, cuts_.front().quality, corrections_,
@@ -160,7 +161,7 @@ EpochSetting PlanSpace::setting(std::span<const int> choice) const {
           .gradient_sum = gradient_sum(choice),
           .exchange = messages_.exchange,
           .kind = epochs_.front().kind,
-          .arrival = planned_arrival(messages_.arrival, topology_, model_)};
+          .arrival = arrival_};
 }
 
 TaskGraph PlanSpace::tasks(std::span<const int> choice, TaskDetail detail) const {
@@ -181,11 +182,11 @@ FactorPlan PlanSpace::gradient_sync(std::span<const int> choice) const {
 
 PlanCost PlanSpace::evaluate(std::span<const int> choice) {
   const std::vector<LayerPlan> planned = layers(choice);
-  const EpochSetting epoch = setting(choice);
+  EpochSetting epoch = setting(choice);
   PlanCost cost;
   for (Epochs& epochs : epochs_) {
-    cost.seconds +=
-        epochs.kind.share * epoch_seconds_of(epochs, epoch.of_kind(epochs.kind), choice, planned);
+    epoch.kind = epochs.kind;
+    cost.seconds += epochs.kind.share * epoch_seconds_of(epochs, epoch, choice, planned);
   }
   cost.missing_bytes = missing_bytes(choice, planned);
   return cost;
@@ -218,13 +219,8 @@ double PlanSpace::stage_seconds(Epochs& epochs, const EpochSetting& setting,
   stage_.assign(stage.begin(), stage.end());
   const auto place = epochs.known.lower_bound(stage_);
   if (place != epochs.known.end() && place->first == stage_) return place->second;
-  graph_.clear();
-  if (epochs.kind.late) {
-    add_epoch_tasks(setting, epochs.costs, stage, TaskDetail::kMerged, graph_);
-  } else {
-    add_stage_tasks(setting, epochs.costs, stage, graph_);
-  }
-  const double seconds = epoch_seconds(graph_, simulator_.run(graph_));
+  const TaskGraph& graph = write_tasks(setting, epochs.costs, stage, writer_);
+  const double seconds = epoch_seconds(graph, simulator_.run(graph));
   epochs.known.emplace_hint(place, stage_, seconds);
   return seconds;
 }

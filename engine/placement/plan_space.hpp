@@ -121,8 +121,9 @@ class PlanSpace final : public SearchSpace {
   std::vector<int> bits_;
   PhaseCorrections corrections_;
   Simulator simulator_;
-  mutable ProgramsByOrder programs_;
   PlannedMessages messages_;
+  Arrival arrival_;  // in a job
+  mutable ProgramsByOrder programs_;
   std::deque<Epochs> epochs_;                        // by kind
   std::map<MemoryKey, double> missing_;              // bytes
   std::map<MemoryKey, std::vector<double>> bounds_;  // bytes of a part, by rank
@@ -132,7 +133,7 @@ class PlanSpace final : public SearchSpace {
   std::vector<double> bound_;  // scratch, by rank
   mutable std::map<RecomputationKey, std::shared_ptr<const Recomputation>> recomputations_;
   std::vector<int> stage_;  // scratch
-  TaskGraph graph_;         // scratch
+  TaskWriter writer_;       // scratch
   // Decision 0 is the cut; 1 + l the algebra of layer l; 1 + layers + l its bits, if there are
   // several to choose from.
   std::vector<std::vector<LayerAlgebra>> algebra_;  // by layer: its options
