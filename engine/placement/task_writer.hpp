@@ -26,11 +26,11 @@ class TaskWriter {
 
   // Begins another graph. `setting`, which has that topology, must outlive what is added.
   void begin(const EpochSetting& setting);
-  // What is added from now on is of the next epoch. Late messages of the one that ends here arrive
+  // Begins the next epoch. Late messages of the one that ends here arrive
   // in it.
   void begin_epoch();
   void add(const PieceCost& piece);
-  // What was added since begin().
+  // All that was added since begin().
   const TaskGraph& graph() const { return graph_; }
 
  private:
