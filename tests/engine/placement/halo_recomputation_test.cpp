@@ -69,5 +69,37 @@ TEST(HaloRecomputation, ComputesRowsOfSlowLinks) {
   EXPECT_EQ(recomputation_by_cost(setting, programs, layers), Recomputation::of_all_pairs(3));
 }
 
+// Pairs of ranks that keep rows send no cover of them in any layer. Where a cut has no covers,
+// backward costs are the same, and searches simulate them once.
+TEST(HaloRecomputation, ChangesWhatIsSentBackwardOnlyInPlaceOfCovers) {
+  const Topology topology = small_topology(3, 1, 1e9);
+  const ModelConfig model = two_layers(OrderChoice::kAggregateFirst);
+  std::vector<LayerPlan> fetching = layers_without_plan(model);
+  std::vector<LayerPlan> computing = fetching;
+  computing[1].recomputation =
+      std::make_shared<const Recomputation>(Recomputation::of_all_pairs(3));
+  for (const bool covers : {false, true}) {
+    PartitionQuality parts = three_parts();
+    if (covers) {
+      parts.forward_cover = {{0, 6, 6, 6, 0, 6, 6, 6, 0}, std::vector<std::int64_t>(9, 3)};
+      parts.backward_cover = parts.forward_cover;
+    }
+    const EpochSetting setting{topology, model, parts, {}};
+    ProgramsByOrder programs(model, 3);
+    EpochCosts costs(topology, programs, setting.corrections);
+    const auto backward = [&](std::span<const LayerPlan> layers) {
+      std::vector<int> numbers;
+      for (const int piece : costs.pieces(setting, 0, layers, 0)) {
+        const std::vector<BlockCost>& blocks = costs.piece(piece).blocks;
+        if (!blocks.empty() && blocks.front().place.backward) numbers.push_back(piece);
+      }
+      return numbers;
+    };
+    const std::vector<int> before = backward(fetching);
+    EXPECT_FALSE(before.empty());
+    EXPECT_EQ(backward(computing) == before, !covers);
+  }
+}
+
 }  // namespace
 }  // namespace atl
