@@ -26,8 +26,7 @@ class TaskWriter {
 
   // Begins another graph. `setting`, which has that topology, must outlive what is added.
   void begin(const EpochSetting& setting);
-  // Begins the next epoch. Late messages of the one that ends here arrive
-  // in it.
+  // Begins the next epoch. Late messages of the one that ends here arrive in it.
   void begin_epoch();
   void add(const PieceCost& piece);
   // All that was added since begin().
