@@ -124,7 +124,7 @@ TEST(RecordedRun, HasNothingOfEvaluationsInItsPhases) {
   for (const auto& phases : run.phase_s) {
     double sum = 0;
     for (const auto& [place, seconds] : phases) sum += seconds;
-    EXPECT_GT(sum, 0);  // how much of an epoch depends on what else the machine does
+    EXPECT_GT(sum, 0.2 * run.epoch_s);
     EXPECT_LE(sum, 1.0001 * run.epoch_s);
   }
 }
