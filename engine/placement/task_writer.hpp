@@ -6,7 +6,7 @@
 
 namespace atl {
 
-// On more ranks than these an epoch has so many packets that layers search simulates them
+// On more ranks than these an epoch has so many packets that a search simulates them
 // approximately.
 inline constexpr int kMostExactRanks = 32;
 
