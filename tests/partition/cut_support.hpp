@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -49,18 +48,21 @@ inline Parts random_parts(std::int64_t nodes, int parts, std::uint64_t seed) {
 // the reader).
 template <typename Weight>
 std::int64_t weigh_rows(const GraphView& graph, const Parts& part_of, const Weight& weight) {
-  std::vector<std::set<std::pair<std::int32_t, std::int32_t>>> directions(2);
+  std::vector<std::vector<std::pair<std::int32_t, std::int32_t>>> directions(2);
   for (std::int32_t v = 0; v < graph.nodes(); ++v) {
     for (const std::int32_t u : graph.in_edges.row(v)) {
       if (part_of[u] == part_of[v]) continue;
-      directions[0].emplace(u, part_of[v]);
-      directions[1].emplace(v, part_of[u]);
+      directions[0].emplace_back(u, part_of[v]);
+      directions[1].emplace_back(v, part_of[u]);
     }
   }
   if (graph.symmetric) directions.pop_back();
   std::int64_t sum = 0;
   for (std::size_t d = 0; d < directions.size(); ++d) {
-    for (const auto& [node, part] : directions[d]) sum += weight(d, part_of[node], part);
+    auto& rows = directions[d];
+    std::ranges::sort(rows);
+    rows.erase(std::ranges::unique(rows).begin(), rows.end());
+    for (const auto& [node, part] : rows) sum += weight(d, part_of[node], part);
   }
   return sum;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <set>
 
 #include "base/parallel.hpp"
 #include "partition/multilevel.hpp"

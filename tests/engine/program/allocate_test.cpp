@@ -235,10 +235,12 @@ class RememberingMemory {
     run_blocks(blocks.first(schedule.forward_blocks));
     // Values that an evaluation is asked for, also where it is the forward half of training.
     for (const Value value : {program.logits, program.embeddings}) {
-      expect(value, {0, rows_.inner}, "after the last layer");
+      expect(value, {0, rows_.inner}, [] { return "after the last layer"; });
     }
     run_blocks(blocks.subspan(schedule.forward_blocks));
-    for (const Value output : program.outputs) expect(output, {0, rows_.inner}, "at the end");
+    for (const Value output : program.outputs) {
+      expect(output, {0, rows_.inner}, [] { return "at the end"; });
+    }
   }
 
   const std::string& fault() const { return fault_; }
@@ -271,13 +273,15 @@ class RememberingMemory {
     for_elements(v, range, [&](int& element) { element = own; });
   }
 
-  void expect(Value v, RowRange range, const std::string& when) {
+  // when: words for the message, made only for a fault.
+  template <typename When>
+  void expect(Value v, RowRange range, const When& when) {
     if (!has_place(v) || !fault_.empty()) return;
     const int own = owner(v);
     for_elements(v, range, [&](const int& element) {
       if (element == own || !fault_.empty()) return;
       fault_ = fmt::format("pass {}: rows {}..{} of '{}' hold another value {}", pass_, range.begin,
-                           range.end, to_string(*program_, v), when);
+                           range.end, to_string(*program_, v), when());
     });
   }
 
@@ -307,7 +311,7 @@ class RememberingMemory {
   }
   void finish(Value aggregate) {
     const Value x = program_->at(aggregate).inputs[0];
-    const std::string when = fmt::format("when messages of %{} have arrived", aggregate);
+    const auto when = [&] { return fmt::format("when messages of %{} have arrived", aggregate); };
     expect(x, halo_of(aggregate), when);
     expect(x, range_of(x, Rows::kMarginal), when);
   }
@@ -320,7 +324,8 @@ class RememberingMemory {
   // Attention reads the rows of z, and their scores, that have arrived forward, in both halves of
   // its gradient, too; its marginal rows give halo rows their scores. So do aggregates of edges,
   // without scores.
-  void run_attention(const Call& call, const std::string& when) {
+  template <typename When>
+  void run_attention(const Call& call, const When& when) {
     const Operation& op = program_->at(call.value);
     const bool central = call.rows == Rows::kCentral;
     if (op.rows_of() == RowsOf::kHalo && central) return;
@@ -340,7 +345,8 @@ class RememberingMemory {
 
   // A copy may run at any time from its first operation to its second: so what is stored must be
   // there at both, and nobody may write where the other is fetched to.
-  void run_copy(Value v, const std::string& when) {
+  template <typename When>
+  void run_copy(Value v, const When& when) {
     const Operation& op = program_->at(v);
     const bool finishes = op.is(rules::kFinishStore) || op.is(rules::kFinishFetch);
     const Value first = finishes ? op.inputs[0] : v;
@@ -351,7 +357,7 @@ class RememberingMemory {
       expect(source, rows, when);
       if (finishes) stored_.insert(first);
     } else if (!finishes) {
-      if (!stored_.contains(source)) fault_ = fmt::format("nothing is stored {}", when);
+      if (!stored_.contains(source)) fault_ = fmt::format("nothing is stored {}", when());
       write(v, rows);
     } else {
       expect(first, rows, when);
@@ -361,7 +367,7 @@ class RememberingMemory {
 
   void run(const Call& call) {
     const Operation& op = program_->at(call.value);
-    const std::string when = fmt::format("for {}", to_string(*program_, call.value));
+    const auto when = [&] { return fmt::format("for {}", to_string(*program_, call.value)); };
     if (op.is(rules::kFetchComputed)) {
       return write(op.inputs[0], range_of(op.inputs[0], Rows::kComputed));
     }

@@ -42,25 +42,36 @@ int stores_of(const Program& program) {
   return static_cast<int>(std::ranges::count(program.operations, &rules::kStore, &Operation::rule));
 }
 
-TEST_F(DeviceOffload, ChangesNoBitOfAModelNorOfItsState) {
+// Kind of model, type of its values, ranks.
+using OffloadedModel = std::tuple<std::string, DType, int>;
+
+class DeviceOffloadOfModels : public DeviceOffload,
+                              public ::testing::WithParamInterface<OffloadedModel> {};
+
+TEST_P(DeviceOffloadOfModels, ChangesNoBitOfAModelNorOfItsState) {
+  const auto& [kind, dtype, ranks] = GetParam();
   const std::filesystem::path dataset = make_small(true);
-  for (const char* kind : {"gcn", "sage", "gcnii", "gat"}) {
-    for (const DType dtype : {DType::kF32, DType::kBf16}) {
-      for (const int ranks : {1, 3}) {
-        TrainOptions options = deep_options(kind, dtype);
-        const RunResult plain = run_epochs(dataset, ranks, options, 1, 5);
-        for (const Offloading& offloading : {Offloading{2}, kOffloadAll}) {
-          options.model.offloading = offloading;
-          const RunResult found = run_epochs(dataset, ranks, options, 1, 5);
-          expect_same_run(found, plain);
-          EXPECT_EQ(found.bytes, plain.bytes) << kind;
-          EXPECT_EQ(found.replayed, plain.replayed) << kind;
-          EXPECT_EQ(found.replayed, ranks == 1 || ranks <= nccl_devices()) << kind;
-        }
-      }
-    }
+  TrainOptions options = deep_options(kind, dtype);
+  const RunResult plain = run_epochs(dataset, ranks, options, 1, 5);
+  for (const Offloading& offloading : {Offloading{2}, kOffloadAll}) {
+    options.model.offloading = offloading;
+    const RunResult found = run_epochs(dataset, ranks, options, 1, 5);
+    expect_same_run(found, plain);
+    EXPECT_EQ(found.bytes, plain.bytes);
+    EXPECT_EQ(found.replayed, plain.replayed);
+    EXPECT_EQ(found.replayed, ranks == 1 || ranks <= nccl_devices());
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, DeviceOffloadOfModels,
+                         ::testing::Combine(::testing::Values("gcn", "sage", "gcnii", "gat"),
+                                            ::testing::Values(DType::kF32, DType::kBf16),
+                                            ::testing::Values(1, 3)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" +
+                                  to_string(std::get<1>(test.param)) + "_" +
+                                  std::to_string(std::get<2>(test.param));
+                         });
 
 // Queued epochs, recorded ones, and those whose messages are waited for at once.
 void expect_same_recorded(const std::filesystem::path& dataset, int ranks) {

@@ -255,7 +255,7 @@ TEST_F(DeviceQuantizedTraining, IsRecordedAnewAfterEachAssignment) {
   constexpr int kRanks = 2;
   require_nccl_devices(kRanks);
   if (IsSkipped() || HasFailure()) return;
-  const std::filesystem::path dataset = make_sbm(dir_, true);
+  const std::filesystem::path dataset = make_sbm(dir_, true, /*nodes=*/200);
   struct Case {
     std::string bits;
     int reassign_every;

@@ -28,13 +28,14 @@ float drawn_value(std::int64_t node, std::int64_t column, int epoch) {
   return static_cast<float>(std::sin(static_cast<double>(node * 31 + column * 17 + epoch * 1013)));
 }
 
-class Unified : public ::testing::TestWithParam<std::string> {
+class UnifiedRuns : public ::testing::Test {
  protected:
-  void SetUp() override { require_backend(GetParam()); }
+  explicit UnifiedRuns(std::string backend) : backend_(std::move(backend)) {}
+  void SetUp() override { require_backend(backend_); }
 
   ExchangeSetup setup(double theta, int epochs, double central_s = 0) const {
     ExchangeSetup setup{.parts = kRanks,
-                        .backend = GetParam(),
+                        .backend = backend_,
                         .columns = kRowColumns,
                         .last_epoch = epochs,
                         .value = slow_value};
@@ -85,11 +86,19 @@ class Unified : public ::testing::TestWithParam<std::string> {
     return 2.5 * kWork * kLinks / static_cast<double>(exact.messages[0] * row);
   }
 
+  std::string backend_;
   Csr csr_ = random_graph(300, 5, true, true, 11);
   GraphView graph_{csr_.view(), false};
 };
 
-INSTANTIATE_TEST_SUITE_P(Backends, Unified, ::testing::Values("reference", "cpu", "cuda"),
+const std::string kBackends[] = {"reference", "cpu", "cuda"};
+
+class Unified : public UnifiedRuns, public ::testing::WithParamInterface<std::string> {
+ protected:
+  Unified() : UnifiedRuns(GetParam()) {}
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends, Unified, ::testing::ValuesIn(kBackends),
                          [](const auto& test) { return test.param; });
 
 // Bytes of a channel over the epochs [first, last].
@@ -282,28 +291,50 @@ TEST_P(Unified, SendsDifferencesOnceRowsDoNotHide) {
   EXPECT_LT(wrong(21), 0.02);
 }
 
-TEST_P(Unified, GoesOnFromItsState) {
-  ExchangeSetup exact = setup(kSlow, 24);
-  exact.exchange.message_bits.lambda = 1;
-  for (const ExchangeSetup& whole :
-       {setup(kSlow, 24), setup(kFast, 24, kWork), exact, medium_setup(24)}) {
-    const Exchanged expected = run(whole);
-    for (const int cut : {3, 5, 9, 13, 14, 20}) {
-      ExchangeSetup part = whole;
-      part.last_epoch = cut;
-      const Exchanged first = run(part);
-      part.first_epoch = cut + 1;
-      part.last_epoch = 24;
-      const Exchanged second = exchanged(graph_, part, first.states);
-      for (int epoch = cut + 1; epoch <= 24; ++epoch) {
-        EXPECT_TRUE(same_halo(second.epochs[static_cast<std::size_t>(epoch - cut - 1)],
-                              expected.epochs[static_cast<std::size_t>(epoch - 1)]))
-            << "cut after " << cut << ", epoch " << epoch;
-      }
-      EXPECT_EQ(second.states, expected.states) << cut;
-    }
+// Backend, setting, epoch after which the run is cut.
+using CutRun = std::tuple<std::string, std::string, int>;
+
+class CutUnified : public UnifiedRuns, public ::testing::WithParamInterface<CutRun> {
+ protected:
+  CutUnified() : UnifiedRuns(std::get<0>(GetParam())) {}
+
+  ExchangeSetup whole() const {
+    constexpr int kEpochs = 24;
+    const std::string& setting = std::get<1>(GetParam());
+    if (setting == "medium") return medium_setup(kEpochs);
+    if (setting == "fast") return setup(kFast, kEpochs, kWork);
+    ExchangeSetup slow = setup(kSlow, kEpochs);
+    if (setting == "exact") slow.exchange.message_bits.lambda = 1;
+    return slow;
   }
+};
+
+TEST_P(CutUnified, GoesOnFromItsState) {
+  const int cut = std::get<2>(GetParam());
+  const ExchangeSetup whole = this->whole();
+  const Exchanged expected = run(whole);
+  ExchangeSetup part = whole;
+  part.last_epoch = cut;
+  const Exchanged first = run(part);
+  part.first_epoch = cut + 1;
+  part.last_epoch = whole.last_epoch;
+  const Exchanged second = exchanged(graph_, part, first.states);
+  for (int epoch = cut + 1; epoch <= whole.last_epoch; ++epoch) {
+    EXPECT_TRUE(same_halo(second.epochs[static_cast<std::size_t>(epoch - cut - 1)],
+                          expected.epochs[static_cast<std::size_t>(epoch - 1)]))
+        << "epoch " << epoch;
+  }
+  EXPECT_EQ(second.states, expected.states);
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, CutUnified,
+                         ::testing::Combine(::testing::ValuesIn(kBackends),
+                                            ::testing::Values("slow", "fast", "exact", "medium"),
+                                            ::testing::Values(3, 5, 9, 13, 14, 20)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" + std::get<1>(test.param) +
+                                  "_after_" + std::to_string(std::get<2>(test.param));
+                         });
 
 // Where the choices don't hang on the last digit of a sum.
 TEST_P(Unified, ReceivesTheBitsOfTheReference) {
