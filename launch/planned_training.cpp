@@ -12,12 +12,18 @@ AskedMessages asked_messages(const TrainOptions& options,
   asked.arrival = options.arrival;
   const ExchangeOptions exchange = options.exchange_options();
   if (!exchange.is_plain()) asked.exchange = exchange;
-  if (exchange_mode(exchange.mode).takes_bits()) {
+  const ExchangeMode& mode = exchange_mode(exchange.mode);
+  if (mode.sent == MessagesSent::kByCost) {
+    fail_option(
+        "--exchange {}: it chooses widths while it trains, so that no plan can tell them before; "
+        "allowed are all other modes",
+        mode.name);
+  }
+  if (mode.takes_bits()) {
     const std::vector<int>& widths = exchange.message_bits.bits.widths;
     if (widths.size() != 1) {
       fail_option(
-          "--bits {}: a plan has one width per layer; allowed are 1, 2, 4, 8, 16 and 32, or "
-          "--allow-bits for the plan to choose",
+          "--bits {}: a plan begins with one width for all; allowed are 1, 2, 4, 8, 16 and 32",
           to_string(exchange.message_bits.bits));
     }
     asked.start_bits = widths.front();
@@ -30,7 +36,7 @@ AskedMessages asked_messages(const TrainOptions& options,
     if (asked.bits.empty()) {
       fail_option("--allow-bits {}: allowed are widths as in 32,8,4", *allowed);
     }
-    if (asked.exchange && !exchange_mode(exchange.mode).takes_bits()) {
+    if (asked.exchange && !mode.takes_bits()) {
       fail_option("--allow-bits {}: --exchange {} sends no messages that could have fewer bits",
                   *allowed, exchange.mode);
     }

@@ -26,9 +26,11 @@ step "Configuring" $logs/configure.log configure_release -DATOLL_TESTS=ON
 step "Building" $logs/build.log cmake --build build -j "$(nproc)"
 
 prepare_mpi
+# One more than cores: a third of all entries mostly wait, for time limits or for other ranks.
+entries=$(($(nproc) + 1))
 step_count=$((step_count + 1))
 watch_command "$step_count. Testing (the longest first)" $logs/ctest.log \
-  ctest --test-dir build --verbose "${chosen[@]}" --no-tests=error -j "$(nproc)" "$@"
+  ctest --test-dir build --verbose "${chosen[@]}" --no-tests=error -j "$entries" "$@"
 failed=$watched_code
 grep -E '^ *[0-9]+/[0-9]+ Test ' $logs/ctest.log || true
 

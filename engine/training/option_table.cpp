@@ -232,7 +232,7 @@ Table message_options() {
        .help = "Bits per value of messages that are not exact: 1, 2, 4, 8, 16, 32 (as stored), one "
                "per layer (8,4,32), random (2, 4 or 8 each), or adaptive; without --exchange it "
                "means quantized, whose default is adaptive; that of one-bit is 1, of compensated "
-               "2, of the others 32",
+               "2, of unified always adaptive, of the others 32",
        .value = TrainRow::written(ATOLL_FIELD(message_bits.bits), parse_bits),
        .recorded = takes_bits,
        .plan = PlanRole::kFixes},

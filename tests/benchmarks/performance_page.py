@@ -33,7 +33,7 @@ INTRO = """\
 # What was measured
 
 Every figure has its command, commit, machine and spread: median (least - most), or a figure for
-each turn. They stand in the head of a table's first column, if not in columns. Builds are release
+each turn. They are in columns of their own, or in the head of the first column. Builds are release
 builds, mostly of the commit with small changes. Other work ran, too, unless a table says "quiet".
 "arxiv" is the real ogbn-arxiv graph with **substitute features**, 40 columns from a language model:
 no accuracy on it can be compared with a published one. "arxiv shape", "products shape" and

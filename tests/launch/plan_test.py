@@ -251,6 +251,10 @@ class PlanTest(OneFolderTest):
         self.assertIn("--bits adaptive", self.refuse(*plan, "--exchange", "compensated", "--bits",
                                                      "adaptive"))
         self.assertIn("--allow-bits 4", self.refuse(*plan, "--exchange", "none", "--allow-bits", "4"))
+        self.assertIn("allowed are all other modes", self.refuse(*plan, "--exchange", "unified"))
+        # Its default is adaptive, whatever the plan may choose among.
+        self.assertIn("--bits adaptive: a plan begins with one width",
+                      self.refuse(*plan, "--exchange", "quantized", "--allow-bits", "8,4"))
         self.succeed("train", "data", *TRAIN, "--exchange", "periodic", "--every", "5", "--epochs", "4",
                      "--trace", "--run-dir", "short")
         self.assertIn("5 epochs send all messages", self.refuse("trace", "replay", "short", "--topology",
