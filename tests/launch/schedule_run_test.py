@@ -253,6 +253,9 @@ class ScheduleRunTest(OneFolderTest):
         self.assertIn("is at work there", self.refuse(*self.words("open")))
         message = self.refuse("schedule", "cancel", "open", "long, exact, seed 2")
         self.assertIn("did you mean 'long, exact, seed 1'", message)
+        for name in ("elsewhere/long/exact/seed-1", "open/open/long/exact/seed-1"):
+            self.assertIn("neither the title nor the folder",
+                          self.refuse("schedule", "cancel", "open", name))
         said = self.succeed(*self.as_shown("cancel", **{
             "runs/week": "open", "large/exact/seed-2": "long/exact/seed-1"}))
         self.assertIn("ends after its epoch", said)
@@ -269,7 +272,8 @@ class ScheduleRunTest(OneFolderTest):
         self.assertEqual(self.status("open")[0]["requests"], 1)
         job = self.start("open")
         self.wait_until(lambda: len(self.epochs("open", "long")) > before + 5, job, "open")
-        self.succeed("schedule", "cancel", "open", "long, exact, seed 1")
+        # A folder as a shell completes it.
+        self.succeed("schedule", "cancel", "./open", "open/long/exact/seed-1/")
         self.finish(job, "open")
         self.assertEqual(self.status("open")[1]["long"]["state"], "cancelled")
         epochs = len(self.epochs("open", "long"))
