@@ -72,7 +72,8 @@ class ScheduleRunTest(OneFolderTest):
                   encoding="utf-8") as file:
             cls.page = file.read().split("## Running it for real")[1]
         cls.succeed("generate", "sbm", "--nodes", "20000", "--features", "16", "--out", "data")
-        os.mkdir(cls.path("memory"))
+        for name in ("memory", *(f"tmp-{host}" for host in HOSTS)):
+            os.mkdir(cls.path(name))
         write(cls.path("cluster.json"), json.dumps(cluster()))
         write(cls.path("agent"), AGENT.format(folder=cls.folder))
         os.chmod(cls.path("agent"), 0o755)
@@ -426,6 +427,31 @@ class ScheduleRunTest(OneFolderTest):
         self.finish(self.start("asked"), "asked")
         self.assert_same_model("asked", "a", 250)
 
+    def test_a_second_signal_ends_all_at_once(self):
+        """In the middle of an epoch, as the rank is stopped: also where the second signal comes
+        before the scheduler has looked at the first one."""
+        write(self.path("twice.toml"), job_list(("a", 1000000, {"most-ranks": 1}, {})))
+        for heard in ("again to stop now", "ends after its epoch"):
+            before = len(self.epochs("twice", "a"))
+            job = self.start("twice")
+            self.wait_until(lambda n=before: len(self.epochs("twice", "a")) > n, job, "twice")
+            ranks = [rank for rank in self.processes_of("one")
+                     if os.path.join("twice", "a").encode() in self.bytes_of(rank, "cmdline")]
+            self.assertEqual(len(ranks), 1)
+            os.kill(ranks[0], signal.SIGSTOP)
+            lines = self.log("twice").count(heard)
+            job.send_signal(signal.SIGINT)
+            self.wait_until(lambda h=heard, n=lines: self.log("twice").count(h) > n, job, "twice")
+            job.send_signal(signal.SIGINT)
+            self.finish(job, "twice", code=-signal.SIGINT)
+            deadline = time.monotonic() + TIMEOUT
+            while self.processes_of("one"):
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+            # A launch that waits for the end of the epoch sees a rank that gives no sign of life.
+            events = self.lines("twice", ".schedule", "job-0.jsonl")
+            self.assertEqual([line for line in events if line["event"] == "failed"], [])
+
     def test_schedulers_that_are_killed_lose_nothing(self):
         one = {"most-ranks": 1}
         write(self.path("killed.toml"),
@@ -471,14 +497,24 @@ class ScheduleRunTest(OneFolderTest):
         self.assert_same_losses("lost", "a", 1200, "--lr", "0.001")
 
     def kill_host(self, host):
-        for name in filter(str.isdigit, os.listdir("/proc")):
+        for process in self.processes_of(host):
             try:
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    here = f"FAKE_HOST={self.path(host)}".encode() in file.read().split(b"\0")
-                if here:
-                    os.kill(int(name), signal.SIGKILL)
-            except OSError:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
                 pass
+
+    def processes_of(self, host):
+        here = f"FAKE_HOST={self.path(host)}".encode()
+        return [process for process in map(int, filter(str.isdigit, os.listdir("/proc")))
+                if here in self.bytes_of(process, "environ").split(b"\0")]
+
+    @staticmethod
+    def bytes_of(process, file):
+        try:
+            with open(f"/proc/{process}/{file}", "rb") as opened:
+                return opened.read()
+        except OSError:  # it has ended, or is another user's
+            return b""
 
 
 if __name__ == "__main__":
