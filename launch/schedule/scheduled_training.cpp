@@ -112,6 +112,10 @@ class TrainingReader {
 
 ScheduledTrainings read_trainings(std::span<const ListedJob> jobs,
                                   const std::filesystem::path& list) {
+  if (jobs.size() > kMostScheduledJobs) {
+    fail_option("{}: found {} jobs; allowed in a schedule are up to {}", list.string(), jobs.size(),
+                kMostScheduledJobs);
+  }
   TrainingReader reader(list);
   ScheduledTrainings result;
   for (const ListedJob& job : jobs) result.jobs.push_back(reader.read(job));

@@ -17,6 +17,10 @@
 
 namespace atl {
 
+// Each of them is looked at for the end of each of them, often: 1000 take `search` half a minute,
+// and 3000 the other policies.
+inline constexpr std::size_t kMostScheduledJobs = 1000;
+
 // A training that several jobs may have: those that differ in seed, length or learning rate alone
 // take the same time for an epoch.
 struct ScheduledTraining {
@@ -37,7 +41,7 @@ struct ScheduledTrainings {
 };
 // Reads the options of all jobs as `atoll train` would, and opens their datasets. list: the file,
 // for messages. Throws Error{kOption} for options that train refuses or that a schedule decides
-// itself, Error{kInput} for datasets that can't be trained on.
+// itself and for more than kMostScheduledJobs, Error{kInput} for datasets that can't be trained on.
 ScheduledTrainings read_trainings(std::span<const ListedJob> jobs,
                                   const std::filesystem::path& list);
 
