@@ -45,7 +45,10 @@ struct ScheduledTrainings {
 ScheduledTrainings read_trainings(std::span<const ListedJob> jobs,
                                   const std::filesystem::path& list);
 
-// For the policies. slots: of all hosts together. Throws Error{kOption} for a job that needs more.
+// For the policies. epochs: of the job; slots: of all hosts together.
+SchedulableJob schedulable_job(const ListedJob& job, std::int64_t epochs, int slots);
+// The same of all jobs of a list. slots: of all hosts together. Throws Error{kOption} for a job
+// that needs more.
 std::vector<SchedulableJob> schedulable_jobs(std::span<const ListedJob> jobs,
                                              const ScheduledTrainings& trainings, int slots,
                                              const std::filesystem::path& list);

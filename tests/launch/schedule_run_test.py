@@ -386,6 +386,30 @@ class ScheduleRunTest(OneFolderTest):
         self.finish(self.start("gone"), "gone")
         self.assert_same_model("gone", "b", 20)
 
+    def test_going_on_needs_no_dataset_of_a_job_that_is_done(self):
+        one = {"most-ranks": 1}
+        groups = [("a", 20, one, {}), ("never", 20, {**one, "arrival": 1000}, {})]
+        write(self.path("kept.toml"), job_list(*groups).replace('"data"', '"for-a-while"'))
+        write(self.path("later.toml"), job_list(("b", 20, one, {})))
+        os.symlink("data", self.path("for-a-while"))
+        job = self.start("kept")
+        self.wait_until(lambda: self.journal("kept", "ended"), job, "kept")
+        self.succeed("schedule", "cancel", "kept", "never/exact/seed-1")
+        self.finish(job, "kept")
+        planned = json.loads(self.read("kept", "schedule.json"))["planned"]
+        os.remove(self.path("for-a-while"))
+        self.finish(self.start("kept"), "kept")
+        self.succeed("schedule", "add", "kept", "later.toml")
+        self.finish(self.start("kept"), "kept")
+        _, jobs = self.status("kept")
+        self.assertEqual({name: job["state"] for name, job in jobs.items()},
+                         {"a": "done", "never": "cancelled", "b": "done"})
+        self.assert_same_model("kept", "b", 20)
+        file = self.assert_done_schedule("kept")
+        self.assertEqual([job["name"] for job in file["jobs"]],
+                         [f"{group}, exact, seed 1" for group in ("a", "never", "b")])
+        self.assertEqual(file["planned"]["segments"], planned["segments"])
+
     def test_a_start_that_is_called_off_loses_no_host(self):
         write(self.path("off.toml"), job_list(("a", 20, {"most-ranks": 1}, {})))
         write(self.path("slow-to-answer"), "")
