@@ -49,20 +49,14 @@ std::vector<std::int32_t> read_different_nodes(const std::string& text, std::int
   return ids;
 }
 
-// Throws Error{kOption} if `out` is `data` or lies inside of a dataset: commands would take it for
-// a file of that one, or for its partitions.
-void require_outside_datasets(const fs::path& data, const fs::path& out) {
+// Throws Error{kOption} if `out` is `data` or lies inside of a dataset: before all work.
+void require_another_folder(const fs::path& data, const fs::path& out) {
   std::error_code error;
   if (fs::equivalent(data, out, error)) {
     fail_option("--out {}: it is the dataset itself, which is not changed; allowed is a new folder",
                 out.string());
   }
-  const fs::path place = fs::weakly_canonical(fs::absolute(without_slash(out)), error);
-  for (fs::path at = place.parent_path(); at != at.parent_path(); at = at.parent_path()) {
-    if (!is_there(at / "dataset.json")) continue;
-    fail_option("--out {}: it lies inside of the dataset {}; allowed is a new folder beside that",
-                out.string(), at.string());
-  }
+  new_dataset_folder(out);
 }
 
 class Appender {
@@ -104,7 +98,7 @@ class Appender {
   static Dataset checked(const AppendOptions& options) {
     const fs::path& folder = options.data;
     Dataset data = Dataset::open(folder);
-    require_outside_datasets(folder, options.out);
+    require_another_folder(folder, options.out);
     if (data.links().there()) {
       fail_input(
           "{}: it has links to predict; append to the dataset that they are from, and "
@@ -486,7 +480,7 @@ DatasetInfo compact_dataset(const fs::path& folder, const fs::path& out) {
   if (dataset.grown() == nullptr) {
     fail_option("{}: it is whole already; a copy of the folder is the same", folder.string());
   }
-  require_outside_datasets(folder, out);
+  require_another_folder(folder, out);
   dataset.validate_checksums();
   DatasetWriter writer(out);
   dataset.validate_merged();

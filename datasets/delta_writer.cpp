@@ -55,7 +55,7 @@ void DeltaEdges::add(std::int64_t source, std::int64_t target, float weight, std
 }
 
 DeltaWriter::DeltaWriter(const fs::path& out, const fs::path& folder, const DatasetInfo& base)
-    : folder_(out), out_(out), base_folder_(folder), base_(base), info_(base) {
+    : folder_(new_dataset_folder(out)), out_(out), base_folder_(folder), base_(base), info_(base) {
   const fs::path classes = base_folder_ / kClassNamesFile;
   if (is_there(classes)) fs::copy_file(classes, file(kClassNamesFile));
 }

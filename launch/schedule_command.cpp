@@ -11,6 +11,7 @@
 #include "base/files.hpp"
 #include "base/host.hpp"
 #include "base/log.hpp"
+#include "base/paths.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
@@ -233,6 +234,7 @@ int run_schedule_command(ScheduleArguments arguments, bool elastic_given) {
         arguments.out);
   }
   if (!arguments.trace.empty()) check_output_file(arguments.trace, "--trace");
+  check_outside_datasets(arguments.out, "--out");
   PlannedList list(arguments);
   make_out_folder(arguments.out);
   if (arguments.running.run) return run_planned(arguments, list);
