@@ -311,6 +311,25 @@ TEST_F(Growing, ABaseThatHasChangedIsNamed) {
   EXPECT_THAT(message, HasSubstr("has changed"));
 }
 
+TEST_F(Growing, ADeltaWithoutAChecksumIsNoBase) {
+  options_.edges = text("edges.txt", "0 3\n");
+  append();
+  const fs::path file = at("next") / "dataset.json";
+  Json json = read_json(file);
+  for (const char* field : {"checksum", "files", "seal"}) json.erase(field);
+  write_json(file, json);
+  options_.data = at("next");
+  options_.out = at("third");
+  options_.edges = text("edges.txt", "0 2\n");
+  const std::string message = refused();
+  EXPECT_THAT(message, HasSubstr(file.string() + ": field 'checksum' is missing"));
+  EXPECT_THAT(message, ::testing::Not(HasSubstr("has changed")));
+  // As the message says.
+  compact_dataset(at("next"), at("whole"));
+  options_.data = at("whole");
+  EXPECT_EQ(append().info().edges, 10);
+}
+
 TEST_F(Growing, DamageIsFoundByTheFile) {
   options_.nodes = text("x.csv", "9,10\n").string();
   append();
