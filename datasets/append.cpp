@@ -235,7 +235,8 @@ class Appender {
       if (check_label(values[i], place, i)) labelled_[i / static_cast<std::size_t>(columns)] = 1;
     }
     if (info.task == Task::kRegression) {
-      write_as<float>(values, std::numeric_limits<float>::quiet_NaN(), columns > 1, columns);
+      write_as<float>(values, std::numeric_limits<float>::quiet_NaN(), are_labels_matrix(),
+                      columns);
     } else if (info.task == Task::kMultiLabel) {
       write_as<std::uint8_t>(values, 255, true, columns);
     } else {
@@ -244,6 +245,15 @@ class Appender {
         labels_.push_back(std::isnan(value) ? -1 : static_cast<std::int32_t>(value));
       }
     }
+  }
+
+  // Labels made by hand may be [nodes, 1]. New ones have as many dimensions.
+  bool are_labels_matrix() const {
+    const fs::path path = data_.folder() / "labels.npy";
+    const GrownFolder* const grown = data_.grown();
+    const NpyFile labels =
+        grown == nullptr ? NpyFile(path) : NpyFile(path, grown->files().at("labels.npy"));
+    return labels.header().shape.size() == 2;
   }
 
   // Whether there is one; none is NaN from now on.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <random>
@@ -376,6 +377,33 @@ TEST_F(Growing, ASplitOfTheChain) {
   const DatasetInfo compact = compact_dataset(at("third"), at("compact"));
   EXPECT_EQ(compact.checksum, Dataset::open(at("third")).info().checksum);
   EXPECT_EQ(Dataset::open(at("compact")).info().checksum, compact.checksum);
+}
+
+TEST_F(Growing, NumbersInAColumnGrow) {
+  const fs::path file = at("base") / "dataset.json";
+  write_npy<float>(at("base") / "labels.npy", std::vector<float>{.5, 1, 1.5, 2}, {4, 1});
+  Json json = read_json(file);
+  for (const char* field : {"checksum", "files", "seal"}) json.erase(field);
+  json["task"] = "regression";
+  json["classes"] = 1;
+  write_json(file, json);
+  // First of a whole folder, then of a delta. One of the new nodes gets no label each time.
+  for (const char* next : {"next", "third"}) {
+    options_.out = at(next);
+    options_.nodes = text("x.csv", "9,10\n11,12\n").string();
+    options_.labels = text("y.txt", "-3.5\nnan\n");
+    append();
+    options_.data = options_.out;
+  }
+  const Dataset dataset = Dataset::open(at("third"));
+  std::vector<float> labels(dataset.real_labels().begin(), dataset.real_labels().end());
+  for (const std::size_t none : {5, 7}) {
+    EXPECT_TRUE(std::isnan(labels.at(none)));
+    labels.at(none) = 0;
+  }
+  EXPECT_THAT(labels, ElementsAre(.5, 1, 1.5, 2, -3.5, 0, -3.5, 0));
+  compact_dataset(at("third"), at("compact"));
+  EXPECT_EQ(Dataset::open(at("compact")).info().checksum, dataset.info().checksum);
 }
 
 TEST_F(Growing, RolesAreDrawnFromTheNewNodes) {
