@@ -16,6 +16,7 @@
 #include "base/files.hpp"
 #include "base/json.hpp"
 #include "datasets/import.hpp"
+#include "datasets/made_features.hpp"
 #include "datasets/resplit.hpp"
 #include "tests/datasets/fixtures.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -404,6 +405,33 @@ TEST_F(Growing, NumbersInAColumnGrow) {
   EXPECT_THAT(labels, ElementsAre(.5, 1, 1.5, 2, -3.5, 0, -3.5, 0));
   compact_dataset(at("third"), at("compact"));
   EXPECT_EQ(Dataset::open(at("compact")).info().checksum, dataset.info().checksum);
+}
+
+// As a kill between the new array and dataset.json leaves a folder, and one just before.
+TEST_F(Growing, InterruptedFeaturesAreMadeAgain) {
+  options_.nodes = text("x.csv", "9,10\n11,12\n").string();
+  append();
+  const Json before = read_json(at("next") / "dataset.json");
+  for (const bool has_array : {true, false}) {
+    const FeatureSource source = parse_feature_source("degree");
+    const std::string checksum = give_features(at("next"), source, 1, true).info().checksum;
+    EXPECT_EQ(std::distance(fs::directory_iterator(at("next")), {}), 4);
+    const fs::path array = at("next") / "features.npy";
+    if (!has_array) fs::remove(array);
+    write_json(at("next") / ".dataset.json.next",
+               {{"array", "features.npy"}, {"dataset", read_json(at("next") / "dataset.json")}});
+    write_json(at("next") / "dataset.json", before);
+    if (has_array) {
+      const std::string message = thrown_error([&] { Dataset::open(at("next")); }).what();
+      EXPECT_THAT(message, HasSubstr("run it again with --replace"));
+    }
+    const Dataset made = give_features(at("next"), source, 1, true);
+    made.validate();
+    EXPECT_EQ(made.info().checksum, checksum);
+    EXPECT_FALSE(fs::exists(at("next") / ".dataset.json.next"));
+    fs::remove(array);
+    write_json(at("next") / "dataset.json", before);
+  }
 }
 
 TEST_F(Growing, RolesAreDrawnFromTheNewNodes) {
