@@ -527,6 +527,19 @@ TEST_F(Growing, WhatIsRefused) {
               HasSubstr("it is whole already"));
 }
 
+TEST_F(Growing, APathThatJsonCantHaveIsNamed) {
+  options_.data = at("b\xFFse");
+  fs::rename(at("base"), options_.data);
+  options_.edges = text("edges.txt", "0 3\n");
+  EXPECT_THAT(refused(), HasSubstr("b\xFFse: this path is not UTF-8"));
+  // Both in such a folder don't name it.
+  const fs::path both = make(at("b\xFFth"));
+  fs::rename(options_.data, both / "base");
+  options_.data = both / "base";
+  options_.out = both / "next";
+  EXPECT_EQ(append().info().edges, 8);
+}
+
 TEST_F(Growing, RowsOutOfOrderAreRefused) {
   const fs::path mine = at("mine");
   write_file(mine / "dataset.json", R"({"directed": false})");
