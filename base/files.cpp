@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/lost_pages.hpp"
+#include "base/paths.hpp"
 
 namespace atl {
 
@@ -117,17 +118,14 @@ void check_output_file(const fs::path& path, std::string_view option) {
   if (!fs::is_directory(folder, error)) {
     fail_option("{} {}: folder {} is not there", option, path.string(), folder.string());
   }
-  const fs::path dataset = dataset_folder_around(path);
-  if (!dataset.empty()) {
-    fail_option("{} {}: lies inside the dataset folder {}; choose a place outside", option,
-                path.string(), dataset.string());
-  }
+  check_outside_datasets(path, option);
 }
 
 fs::path dataset_folder_around(const fs::path& path) {
   std::error_code error;
-  fs::path folder = fs::weakly_canonical(path, error);
-  if (error) folder = fs::absolute(path, error);
+  const fs::path whole = fs::absolute(path, error);
+  fs::path folder = fs::weakly_canonical(whole, error);
+  if (error) folder = whole;
   for (; folder.has_relative_path(); folder = folder.parent_path()) {
     if (is_dataset_folder(folder)) return folder;
   }

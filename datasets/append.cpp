@@ -49,20 +49,14 @@ std::vector<std::int32_t> read_different_nodes(const std::string& text, std::int
   return ids;
 }
 
-// Throws Error{kOption} if `out` is `data` or lies inside of a dataset: commands would take it for
-// a file of that one, or for its partitions.
-void require_outside_datasets(const fs::path& data, const fs::path& out) {
+// Throws Error{kOption} if `out` is `data` or lies inside of a dataset: before all work.
+void require_another_folder(const fs::path& data, const fs::path& out) {
   std::error_code error;
   if (fs::equivalent(data, out, error)) {
     fail_option("--out {}: it is the dataset itself, which is not changed; allowed is a new folder",
                 out.string());
   }
-  const fs::path place = fs::weakly_canonical(fs::absolute(without_slash(out)), error);
-  for (fs::path at = place.parent_path(); at != at.parent_path(); at = at.parent_path()) {
-    if (!is_there(at / "dataset.json")) continue;
-    fail_option("--out {}: it lies inside of the dataset {}; allowed is a new folder beside that",
-                out.string(), at.string());
-  }
+  new_dataset_folder(out);
 }
 
 class Appender {
@@ -104,7 +98,7 @@ class Appender {
   static Dataset checked(const AppendOptions& options) {
     const fs::path& folder = options.data;
     Dataset data = Dataset::open(folder);
-    require_outside_datasets(folder, options.out);
+    require_another_folder(folder, options.out);
     if (data.links().there()) {
       fail_input(
           "{}: it has links to predict; append to the dataset that they are from, and "
@@ -241,7 +235,8 @@ class Appender {
       if (check_label(values[i], place, i)) labelled_[i / static_cast<std::size_t>(columns)] = 1;
     }
     if (info.task == Task::kRegression) {
-      write_as<float>(values, std::numeric_limits<float>::quiet_NaN(), columns > 1, columns);
+      write_as<float>(values, std::numeric_limits<float>::quiet_NaN(), are_labels_matrix(),
+                      columns);
     } else if (info.task == Task::kMultiLabel) {
       write_as<std::uint8_t>(values, 255, true, columns);
     } else {
@@ -250,6 +245,15 @@ class Appender {
         labels_.push_back(std::isnan(value) ? -1 : static_cast<std::int32_t>(value));
       }
     }
+  }
+
+  // Labels made by hand may be [nodes, 1]. New ones have as many dimensions.
+  bool are_labels_matrix() const {
+    const fs::path path = data_.folder() / "labels.npy";
+    const GrownFolder* const grown = data_.grown();
+    const NpyFile labels =
+        grown == nullptr ? NpyFile(path) : NpyFile(path, grown->files().at("labels.npy"));
+    return labels.header().shape.size() == 2;
   }
 
   // Whether there is one; none is NaN from now on.
@@ -486,7 +490,7 @@ DatasetInfo compact_dataset(const fs::path& folder, const fs::path& out) {
   if (dataset.grown() == nullptr) {
     fail_option("{}: it is whole already; a copy of the folder is the same", folder.string());
   }
-  require_outside_datasets(folder, out);
+  require_another_folder(folder, out);
   dataset.validate_checksums();
   DatasetWriter writer(out);
   dataset.validate_merged();

@@ -13,7 +13,8 @@ namespace atl {
 // No other process changes the folder while one of these lives.
 class DatasetChange {
  public:
-  // Throws Error{kOption} if another process changes the dataset.
+  // First completes a change that was interrupted. Throws Error{kOption} if another process changes
+  // the dataset.
   explicit DatasetChange(const std::filesystem::path& folder);
 
   struct Array {
@@ -25,12 +26,15 @@ class DatasetChange {
   };
   // `write` makes the file that it is given the path of, which then takes the place of the array;
   // dataset.json follows, each atomically. Interrupted between the two, the folder is refused until
-  // the change is made again. The dataset's checksum is another, so that its partitions are too.
-  // Throws Error{kInput} if a file can't be read or written.
+  // the next DatasetChange, which finds in the folder what was to follow. The dataset's checksum is
+  // another, so that its partitions are too. Throws Error{kInput} if a file can't be read or
+  // written.
   void replace(const Array& array,
                const std::function<void(const std::filesystem::path&)>& write) const;
 
  private:
+  void complete_interrupted() const;
+
   std::filesystem::path folder_;
   Descriptor lock_;
 };

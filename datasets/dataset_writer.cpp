@@ -5,7 +5,9 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/files.hpp"
 #include "base/memory.hpp"
+#include "base/paths.hpp"
 #include "base/seal.hpp"
 #include "datasets/file_list.hpp"
 
@@ -77,7 +79,12 @@ std::vector<std::int64_t> read_features_by_type(const Json& json, const DatasetI
   return widths;
 }
 
-DatasetWriter::DatasetWriter(const fs::path& out) : folder_(out) {}
+const fs::path& new_dataset_folder(const fs::path& out) {
+  if (!is_there(out)) check_outside_datasets(out, "--out");
+  return out;
+}
+
+DatasetWriter::DatasetWriter(const fs::path& out) : folder_(new_dataset_folder(out)) {}
 
 void DatasetWriter::write_graph(const Csr& csr) { write_graph(csr, !csr.values.empty()); }
 

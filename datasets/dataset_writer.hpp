@@ -41,8 +41,13 @@ void add_type_fields(Json& json, const DatasetInfo& info);
 std::vector<std::int64_t> read_features_by_type(const Json& json, const DatasetInfo& info,
                                                 const std::filesystem::path& file);
 
+// `out`, the folder of a new dataset. Throws Error{kOption} if it would lie inside another one; a
+// folder that is there is refused by whoever makes it.
+const std::filesystem::path& new_dataset_folder(const std::filesystem::path& out);
+
 // Writes the arrays in any order, each at most once, then commit(). Destroyed before, it leaves
-// nothing behind. Throws Error{kOption} if `out` exists, Error{kInput} if the disk fails.
+// nothing behind. Throws Error{kOption} if `out` exists or would lie inside a dataset,
+// Error{kInput} if the disk fails.
 class DatasetWriter {
  public:
   explicit DatasetWriter(const std::filesystem::path& out);

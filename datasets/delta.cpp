@@ -132,10 +132,15 @@ Delta open_delta(const fs::path& folder, const Json& json, bool with_split) {
 }
 
 // The checksum that stands for a folder's content: as its dataset.json states it, or its files are.
+// Those of a delta are not its content.
 std::string content_checksum(const fs::path& folder, const Json& json) {
   const fs::path file = folder / "dataset.json";
-  if (!json.contains("checksum")) return overall_checksum(describe_files(folder));
-  return json_field<std::string>(json, "checksum", file);
+  if (json.contains("checksum")) return json_field<std::string>(json, "checksum", file);
+  if (!is_delta(json)) return overall_checksum(describe_files(folder));
+  fail_input(
+      "{}: field 'checksum' is missing, which a delta needs that another one stands on; 'atoll "
+      "compact' makes a folder of it that needs none",
+      file.string());
 }
 
 // Beside `file`, the dataset.json of a delta.

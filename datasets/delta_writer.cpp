@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/byte_order_mark.hpp"
 #include "base/error.hpp"
 #include "base/seal.hpp"
 #include "datasets/dataset_writer.hpp"
@@ -17,13 +18,21 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The way from the folder of a delta to its base, so that both can be moved together.
+// The way from the folder of a delta to its base, so that both can be moved together. Throws
+// Error{kInput} if dataset.json can't have it.
 fs::path way_to(const fs::path& base, const fs::path& out) {
   std::error_code error;
   const fs::path to = fs::weakly_canonical(fs::absolute(base), error);
   const fs::path from = fs::weakly_canonical(fs::absolute(out), error);
-  const fs::path way = to.lexically_relative(from);
-  return way.empty() ? to : way;
+  const fs::path found = to.lexically_relative(from);
+  const fs::path way = found.empty() ? to : found;
+  if (!is_utf8(way.string())) {
+    fail_input(
+        "{}: this path is not UTF-8, so that a delta can't name it as its base; give the folder "
+        "another name",
+        to.string());
+  }
+  return way;
 }
 
 // Names of all arrays of a delta.
@@ -55,7 +64,8 @@ void DeltaEdges::add(std::int64_t source, std::int64_t target, float weight, std
 }
 
 DeltaWriter::DeltaWriter(const fs::path& out, const fs::path& folder, const DatasetInfo& base)
-    : folder_(out), out_(out), base_folder_(folder), base_(base), info_(base) {
+    : folder_(new_dataset_folder(out)), out_(out), base_folder_(folder), base_(base), info_(base) {
+  way_to(base_folder_, out_);  // refused before all work
   const fs::path classes = base_folder_ / kClassNamesFile;
   if (is_there(classes)) fs::copy_file(classes, file(kClassNamesFile));
 }

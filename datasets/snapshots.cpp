@@ -345,6 +345,7 @@ std::vector<Snapshot> import_snapshots(const std::string& format, const ImportOp
         "--split per-class: can't be drawn for each snapshot; allowed with --snapshots are "
         "three shares such as 0.6,0.2,0.2");
   }
+  new_dataset_folder(options.out);
   // All of it is made in a folder that goes when it is not finished.
   const AtomicFolder scratch(folder_of(options.out, "unfinished"));
   ImportOptions of_whole = options;

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/paths.hpp"
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/training/prediction.hpp"
@@ -31,6 +32,7 @@ void run_export(const ExportArguments& arguments) {
   const SafetensorsFile weights = initial_weights(file, model, path.string());
   const SafetensorsFile state_dict = to_pyg(weights, model);
   const std::span<const std::byte> python = pyg_model_file();
+  if (!is_there(arguments.out)) check_outside_datasets(arguments.out, "--out");
   AtomicFolder folder(arguments.out);
   write_atomically(folder.path() / "model.safetensors", to_safetensors(state_dict));
   write_json(folder.path() / "model.json", pyg_description(model));

@@ -202,6 +202,8 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
     fail_option("--ranks {}: {} describes {} ranks", arguments.flags.transport.ranks,
                 arguments.topology, topology.ranks());
   }
+  check_output_file(arguments.out, "--out");
+  if (!arguments.trace.empty()) check_output_file(arguments.trace, "--predicted-trace");
   std::optional<PolicyNetwork> policy = policy_of(arguments, topology.ranks());
   PlanRequest request;
   const CLI::Option& allowed = *command.get_option("--allow-bits");

@@ -59,6 +59,7 @@ void add_report_command(CLI::App& app) {
                     "and the forgetting");
   command->callback([options] {
     if (launcher_info().rank != 0) return;  // under mpirun one process is enough
+    check_output_file(options->out, "--out");
     if (const std::string schedule = schedule_among(options->runs); !schedule.empty()) {
       if (options->runs.size() > 1 || options->sequence) {
         fail_option("report {}: a schedule has a page of its own; allowed is this folder alone",

@@ -11,12 +11,14 @@
 #include "base/files.hpp"
 #include "base/host.hpp"
 #include "base/log.hpp"
+#include "base/paths.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/placement/sub_topology.hpp"
 #include "launch/command.hpp"
 #include "launch/schedule/job_speeds.hpp"
+#include "launch/schedule/schedule_book.hpp"
 #include "launch/schedule/schedule_file.hpp"
 #include "launch/schedule/schedule_runner.hpp"
 #include "launch/schedule/schedule_status.hpp"
@@ -52,11 +54,13 @@ class PlannedList {
   explicit PlannedList(const ScheduleArguments& arguments)
       : arguments_(arguments),
         listed_(read_job_list(arguments.list)),
+        planned_(arguments.running.run ? jobs_to_plan(listed_, arguments.out) : listed_),
         topology_(read_topology(arguments.topology)),
         hosts_(scheduled_hosts(topology_)),
         measured_(read_measured(arguments.measured)),
-        known_(know(listed_)) {
+        known_(know(planned_)) {
     name_hosts(arguments.running, hosts_);
+    if (planned_.size() < listed_.size()) return;  // a run may be that of a job that is done
     for (const std::size_t run : known_.speeds->unused_runs()) {
       log::warn("--measured {}: no job of {} has the layers of this run, so it changes nothing",
                 arguments.measured[run], arguments.list);
@@ -97,7 +101,7 @@ class PlannedList {
                       .schedule = simulate(policy),
                       .first_come_mean_s = simulate("fifo").mean_completion_s,
                       .bound_s = completion_bound_s(setting())};
-    for (const ListedJob& job : listed_) file.folders.push_back(job.folder("").string());
+    for (const ListedJob& job : planned_) file.folders.push_back(job.folder("").string());
     return file;
   }
 
@@ -136,6 +140,7 @@ class PlannedList {
 
   const ScheduleArguments& arguments_;
   std::vector<ListedJob> listed_;
+  std::vector<ListedJob> planned_;
   Topology topology_;
   std::vector<ScheduledHost> hosts_;
   std::vector<MeasuredRun> measured_;
@@ -229,6 +234,7 @@ int run_schedule_command(ScheduleArguments arguments, bool elastic_given) {
         arguments.out);
   }
   if (!arguments.trace.empty()) check_output_file(arguments.trace, "--trace");
+  check_outside_datasets(arguments.out, "--out");
   PlannedList list(arguments);
   make_out_folder(arguments.out);
   if (arguments.running.run) return run_planned(arguments, list);

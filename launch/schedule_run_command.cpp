@@ -74,7 +74,12 @@ void add_jobs(const std::string& out, const std::string& list) {
 }
 
 int named_job(const ScheduleStory& story, const std::string& out, const std::string& name) {
-  const int number = story.job_named(name);
+  int number = story.job_named(name);
+  // As a shell completes it, and as messages have it.
+  const auto whole = [](const std::string& path) {
+    return std::filesystem::absolute(path).lexically_normal();
+  };
+  if (number < 0) number = story.job_named(whole(name).lexically_relative(whole(out)).string());
   if (number >= 0) return number;
   std::vector<std::string> titles;
   for (const StoryJob& job : story.jobs) titles.push_back(job.job.title());
@@ -144,7 +149,9 @@ void add_cancel_command(CLI::App& schedule) {
   const auto out = std::make_shared<std::string>();
   const auto names = std::make_shared<std::vector<std::string>>();
   command->add_option("out", *out, "Folder of the schedule")->required();
-  command->add_option("job", *names, "Titles of jobs, or their folders below that")->required();
+  command
+      ->add_option("job", *names, "Titles of jobs, or their folders, with that folder or without")
+      ->required();
   command->callback([out, names] { cancel_jobs(*out, *names); });
 }
 

@@ -36,6 +36,7 @@ void run_train_policy(const PolicyArguments& arguments) {
     fail_option("--instances {}: allowed are {} or more, one per round", options.instances,
                 options.rounds);
   }
+  check_output_file(arguments.out, "--out");
   PolicyNetwork network = first_network(arguments);
   const int samples = train_policy(network, options, [&](const PolicyProgress& progress) {
     fmt::print("round {} epoch {}: {} decisions, loss {:.4f}, best option likeliest in {:.1f} %\n",

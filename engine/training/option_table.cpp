@@ -168,8 +168,7 @@ Table replay_options() {
           {.name = "replay",
            .group = "Optimizer",
            .help = "Train on the labels of new nodes and of so many old ones, in place of all (0: "
-                   "of new "
-                   "nodes alone). New are those that the dataset of --warm-start did not have",
+                   "of new nodes alone); --replay-from says which are new",
            .value = TrainRow::written(ATOLL_FIELD(replay.count), parse_replay_count)}),
       recorded_if_set<TrainOptions>(
           {.name = "replay-select",
@@ -183,15 +182,15 @@ Table replay_options() {
           {.name = "replay-weights",
            .group = "Optimizer",
            .help = "--replay: how much old nodes count in the loss: none (all alike), or match (0 "
-                   "to 5, so that their mean row in the last layer of --warm-start is that of all "
-                   "old training nodes)",
+                   "to 5, so that their mean row in the last layer of the model that atoll train "
+                   "--warm-start begins with is that of all old training nodes)",
            .value = TrainRow::name_of(ATOLL_FIELD(replay.weights),
                                       {ReplayWeights::kNone, ReplayWeights::kMatch})}),
       recorded_if_set<TrainOptions>(
           {.name = "replay-from",
            .group = "Optimizer",
            .help = "--replay: id of the first new node; 0: the number of nodes in the dataset of "
-                   "--warm-start",
+                   "atoll train --warm-start",
            .value = TrainRow::at_least(ATOLL_FIELD(replay.from), 0)}),
   };
 }

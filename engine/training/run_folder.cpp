@@ -15,6 +15,7 @@
 #include "base/interrupt.hpp"
 #include "base/json_lines.hpp"
 #include "base/log.hpp"
+#include "base/paths.hpp"
 #include "engine/training/agreement.hpp"
 #include "kernels/wire.hpp"
 
@@ -148,11 +149,7 @@ RunFolder::RunFolder(const fs::path& path, RunStart start, bool take_over,
                      const fs::path& config_file)
     : path_(path) {
   std::error_code error;
-  const fs::path dataset = dataset_folder_around(path_);
-  if (!dataset.empty()) {
-    fail_option("--run-dir {}: lies in the dataset folder {}; choose a place outside",
-                path_.string(), dataset.string());
-  }
+  check_outside_datasets(path_, "--run-dir");
   if (something_at(path_) && !fs::is_directory(path_, error)) {
     fail_option("--run-dir {}: is no folder", path_.string());
   }

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/file_lock.hpp"
 #include "base/log.hpp"
+#include "base/paths.hpp"
 #include "base/status_line.hpp"
 #include "launch/supervisor/child_process.hpp"
 
@@ -67,6 +68,7 @@ bool JobRunner::must_stop() const {
 }
 
 bool JobRunner::take_lock() {
+  check_outside_datasets(setting_.out, "--out");
   std::error_code error;
   std::filesystem::create_directories(setting_.out, error);
   if (error) fail_option("--out {}: can't be made: {}", setting_.out.string(), error.message());

@@ -126,12 +126,14 @@ JobLaunch::JobLaunch(const LaunchSetting& setting, ListedJob job, int number, co
       child_(start_launch(setting, job_, number, hosts)) {}
 
 void JobLaunch::ask_to_end() {
+  const std::lock_guard lock(mutex_);
   if (is_asked_) return;  // a second signal would end the epoch, too
   is_asked_ = true;
   child_.signal(SIGTERM);
 }
 
 std::optional<LaunchEnd> JobLaunch::end() {
+  const std::lock_guard lock(mutex_);
   const std::optional<int> code = child_.exit_code();
   if (!code) return std::nullopt;
   LaunchEnd end = read_end(*code);
@@ -175,6 +177,19 @@ LaunchEnd JobLaunch::read_end(int exit_code) const {
   if (end.why.empty()) end.why = JobFolder(job_, out_).last_line();
   if (exit_code == kRefused) end.how = How::kFailed;
   return end;
+}
+
+void LaunchesToAsk::add(const std::shared_ptr<JobLaunch>& launch) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(launches_, [](const auto& other) { return other.expired(); });
+  launches_.push_back(launch);
+}
+
+void LaunchesToAsk::ask_to_end() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& launch : launches_) {
+    if (const auto at_work = launch.lock()) at_work->ask_to_end();
+  }
 }
 
 bool is_launch_alive(const fs::path& out, int number) {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,9 +56,8 @@ class JobLaunch {
   JobLaunch(const LaunchSetting& setting, ListedJob job, int number, const JobHosts& hosts);
 
   pid_t pid() const { return child_.pid(); }
-  // Asks it to end after its epoch, with a checkpoint; the first call does.
+  // Asks it to end after its epoch, with a checkpoint; the first call does. From any thread.
   void ask_to_end();
-  bool is_asked() const { return is_asked_; }
   // Once it has ended.
   std::optional<LaunchEnd> end();
 
@@ -70,8 +71,22 @@ class JobLaunch {
   // Bytes that earlier starts have written there.
   std::uintmax_t old_events_ = 0;
   std::uintmax_t old_log_ = 0;
-  ChildProcess child_;
-  bool is_asked_ = false;
+  std::mutex mutex_;
+  ChildProcess child_;     // guarded by mutex_
+  bool is_asked_ = false;  // guarded by mutex_
+};
+
+// Launches that a signal asks to end, at once and by the thread that waits for signals: a scheduler
+// may be busy with a search. A second signal, which kills the scheduler, is then the second one for
+// them, too.
+class LaunchesToAsk {
+ public:
+  void add(const std::shared_ptr<JobLaunch>& launch);
+  void ask_to_end();
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<JobLaunch>> launches_;  // guarded by mutex_
 };
 
 // Whether a launch of this job lives that an earlier scheduler has started.

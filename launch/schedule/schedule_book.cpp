@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "engine/placement/schedule_run.hpp"
 #include "launch/jobs/job_folder.hpp"
+#include "launch/schedule/scheduled_training.hpp"
 
 namespace atl {
 
@@ -39,9 +40,48 @@ std::string end_text(const std::string& how, const std::string& why, std::int64_
   return fmt::format("ended {}, to go on elsewhere or later", after);
 }
 
+// Speeds of those jobs that can still train; the others have none.
+class SpeedsOfSome final : public JobSpeeds {
+ public:
+  // numbers: by job, its number for `speeds`; -1: none.
+  SpeedsOfSome(std::shared_ptr<JobSpeeds> speeds, std::vector<int> numbers)
+      : speeds_(std::move(speeds)), numbers_(std::move(numbers)) {}
+  double epoch_s(int job, const JobPlacement& placement) override {
+    const int number = numbers_.at(static_cast<std::size_t>(job));
+    return number < 0 ? kCantTrain : speeds_->epoch_s(number, placement);
+  }
+  std::vector<double> card_shares(int job, const JobPlacement& placement) override {
+    const int number = numbers_.at(static_cast<std::size_t>(job));
+    if (number < 0) return std::vector<double>(placement.hosts.size(), 0);
+    return speeds_->card_shares(number, placement);
+  }
+
+ private:
+  std::shared_ptr<JobSpeeds> speeds_;
+  std::vector<int> numbers_;
+};
+
 fs::path schedule_file(const fs::path& out) { return out / "schedule.json"; }
 
 }  // namespace
+
+std::vector<ListedJob> jobs_to_plan(std::span<const ListedJob> listed, const fs::path& out) {
+  std::vector<ListedJob> left(listed.begin(), listed.end());
+  if (!has_schedule(out)) return left;
+  try {
+    read_schedule(schedule_file(out));
+  } catch (const Error&) {
+    return left;
+  }
+  const ScheduleStory story = read_story(out);
+  std::erase_if(left, [&](const ListedJob& job) {
+    const int known = story.job_named(job.folder("").string());
+    if (known < 0) return false;
+    const StoryJob::Phase phase = story.jobs[static_cast<std::size_t>(known)].phase;
+    return phase == StoryJob::Phase::kDone || phase == StoryJob::Phase::kCancelled;
+  });
+  return left;
+}
 
 ScheduleBook::ScheduleBook(const ScheduleRunSetting& setting)
     : setting_(setting), out_(setting.launch.out), journal_(out_) {
@@ -195,7 +235,7 @@ void ScheduleBook::check_fit(const KnownJobs& known, const std::vector<int>& num
 
 void ScheduleBook::tell_jobs(const std::vector<ListedJob>& added, const std::vector<int>& again,
                              const std::string& request) {
-  const KnownJobs known = known_with(added);
+  const KnownJobs known = known_with(added, again);
   const int before = jobs();
   Json list = Json::array();
   for (std::size_t j = 0; j < added.size(); ++j) {
@@ -217,12 +257,38 @@ void ScheduleBook::tell_jobs(const std::vector<ListedJob>& added, const std::vec
 }
 
 KnownJobs ScheduleBook::known_with(const std::vector<ListedJob>& added,
+                                   const std::vector<int>& again,
                                    const std::map<int, JobNeeds>& changed) const {
-  std::vector<ListedJob> all;
-  for (const StoryJob& known : story().jobs) all.push_back(known.job);
-  for (const auto& [number, needs] : changed) all[static_cast<std::size_t>(number)].needs = needs;
-  all.insert(all.end(), added.begin(), added.end());
-  return setting_.know(all);
+  std::vector<ListedJob> open;
+  std::vector<int> numbers;  // in `open`
+  const auto take = [&](const ListedJob& listed) {
+    numbers.push_back(static_cast<int>(open.size()));
+    open.push_back(listed);
+  };
+  for (int j = 0; j < jobs(); ++j) {
+    if (job(j).has_ended() && std::ranges::count(again, j) == 0) {
+      numbers.push_back(-1);
+      continue;
+    }
+    take(job(j).job);
+    if (const auto needs = changed.find(j); needs != changed.end()) {
+      open.back().needs = needs->second;
+    }
+  }
+  for (const ListedJob& listed : added) take(listed);
+  const KnownJobs known = setting_.know(open);
+  int slots = 0;
+  for (const ScheduledHost& host : story().hosts) slots += host.slots;
+  KnownJobs all;
+  for (std::size_t j = 0; j < numbers.size(); ++j) {
+    if (numbers[j] >= 0) {
+      all.jobs.push_back(known.jobs[static_cast<std::size_t>(numbers[j])]);
+    } else {
+      all.jobs.push_back(schedulable_job(story().jobs[j].job, story().jobs[j].epochs, slots));
+    }
+  }
+  all.speeds = std::make_shared<SpeedsOfSome>(known.speeds, std::move(numbers));
+  return all;
 }
 
 ScheduleBook::Wishes ScheduleBook::take_requests(const std::function<bool(int)>& is_at_work) {
@@ -262,7 +328,7 @@ std::string ScheduleBook::add(const ScheduleRequest& request) {
   }
   try {
     require_unchanged(added, out_);
-    KnownJobs known = known_with(added, needs);
+    KnownJobs known = known_with(added, again, needs);
     std::vector<int> looked_at = again;
     for (int j = jobs(); j < std::ssize(known.jobs); ++j) looked_at.push_back(j);
     check_fit(known, looked_at);

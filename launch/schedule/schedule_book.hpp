@@ -17,6 +17,12 @@
 
 namespace atl {
 
+// Jobs of a list that must be planned before the schedule in `out` is run: all, or, where it goes
+// on and its schedule.json has the plan, those that have neither been done nor cancelled. Datasets
+// of the others may be gone. Throws Error{kInput} for a damaged journal.
+std::vector<ListedJob> jobs_to_plan(std::span<const ListedJob> listed,
+                                    const std::filesystem::path& out);
+
 class ScheduleBook {
  public:
   // Opens the journal and takes in jobs of the list that it has not. Only under the schedule's
@@ -69,8 +75,10 @@ class ScheduleBook {
   std::string add(const ScheduleRequest& request);
   void tell_jobs(const std::vector<ListedJob>& added, const std::vector<int>& again,
                  const std::string& request);
-  // changed: needs of jobs by number, in place of those in the journal.
-  KnownJobs known_with(const std::vector<ListedJob>& added,
+  // All jobs and those that are added. Nothing is asked about jobs that have ended, unless they are
+  // tried `again`: their datasets may be gone. changed: needs of jobs by number, in place of those
+  // in the journal.
+  KnownJobs known_with(const std::vector<ListedJob>& added, const std::vector<int>& again = {},
                        const std::map<int, JobNeeds>& changed = {}) const;
   void cancel(const ScheduleRequest& request, const std::function<bool(int)>& is_at_work,
               Wishes& wishes);

@@ -68,7 +68,8 @@ class ScheduleRunner {
         lock_(lock_folder(out_)),
         book_(setting),
         policy_(make_job_policy(setting.plan.policy, setting.policy)),
-        stop_request_([](int signal) {
+        stop_request_([launches = launches_to_ask_](int signal) {
+          launches->ask_to_end();
           log::info("{}: all jobs end after their epochs; again to stop now", signal_name(signal));
         }) {}
 
@@ -218,8 +219,9 @@ class ScheduleRunner {
   }
 
   void ask_to_end(int number) {
-    const std::unique_ptr<JobLaunch>& launch = at_work_.at(number);
-    if (launch == nullptr || launch->is_asked()) return;  // the kernel has asked the first ones
+    const std::shared_ptr<JobLaunch>& launch = at_work_.at(number);
+    // The kernel has asked those of a scheduler that was killed.
+    if (launch == nullptr || book_.job(number).asked_to_end) return;
     book_.tell("asked", book_.title(number) + ": ends after its epoch", {{"job", number}});
     launch->ask_to_end();
   }
@@ -243,7 +245,8 @@ class ScheduleRunner {
                 {"epoch", epoch}});
     try {
       at_work_[number] =
-          std::make_unique<JobLaunch>(setting_.launch, book_.job(number).job, number, hosts);
+          std::make_shared<JobLaunch>(setting_.launch, book_.job(number).job, number, hosts);
+      launches_to_ask_->add(at_work_[number]);
     } catch (const Error& error) {
       at_work_.erase(number);
       note_end(number, {LaunchEnd::How::kFailed, error.what()});
@@ -332,10 +335,11 @@ class ScheduleRunner {
   const Descriptor lock_;
   ScheduleBook book_;
   const std::unique_ptr<JobPolicy> policy_;
+  const std::shared_ptr<LaunchesToAsk> launches_to_ask_ = std::make_shared<LaunchesToAsk>();
   const StopRequest stop_request_;
   std::optional<ScheduleProgress> progress_;
   // By number; null: of a scheduler that was killed.
-  std::map<int, std::unique_ptr<JobLaunch>> at_work_;
+  std::map<int, std::shared_ptr<JobLaunch>> at_work_;
   std::unique_ptr<HostWatch> watch_;
   bool is_news_ = true;  // the policy must be asked
 };

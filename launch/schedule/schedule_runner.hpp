@@ -24,7 +24,7 @@ struct KnownJobs {
 
 struct ScheduleRunSetting {
   // As it was decided and simulated, with the hosts by the names that `atoll launch` knows. Jobs
-  // are those of `jobs`.
+  // are those of `jobs`, or where the schedule goes on those that are left (jobs_to_plan()).
   ScheduleFile plan;
   std::vector<ListedJob> jobs;
   JobPolicyOptions policy;

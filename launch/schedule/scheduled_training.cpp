@@ -112,11 +112,24 @@ class TrainingReader {
 
 ScheduledTrainings read_trainings(std::span<const ListedJob> jobs,
                                   const std::filesystem::path& list) {
+  if (jobs.size() > kMostScheduledJobs) {
+    fail_option("{}: found {} jobs; allowed in a schedule are up to {}", list.string(), jobs.size(),
+                kMostScheduledJobs);
+  }
   TrainingReader reader(list);
   ScheduledTrainings result;
   for (const ListedJob& job : jobs) result.jobs.push_back(reader.read(job));
   result.trainings = std::move(reader.trainings);
   return result;
+}
+
+SchedulableJob schedulable_job(const ListedJob& job, std::int64_t epochs, int slots) {
+  return {.name = job.title(),
+          .arrival_s = job.needs.arrival_s,
+          .epochs = epochs,
+          .least_ranks = job.needs.least_ranks,
+          .most_ranks = std::min(job.needs.most_ranks.value_or(slots), slots),
+          .priority = job.needs.priority};
 }
 
 std::vector<SchedulableJob> schedulable_jobs(std::span<const ListedJob> jobs,
@@ -125,17 +138,11 @@ std::vector<SchedulableJob> schedulable_jobs(std::span<const ListedJob> jobs,
   std::vector<SchedulableJob> result;
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     const ListedJob& job = jobs[j];
-    const JobNeeds& needs = job.needs;
-    if (needs.least_ranks > slots) {
+    if (job.needs.least_ranks > slots) {
       fail_option("{}: least-ranks is {}; allowed are 1 to {}, the slots of all hosts",
-                  place_of(job, list), needs.least_ranks, slots);
+                  place_of(job, list), job.needs.least_ranks, slots);
     }
-    result.push_back({.name = job.title(),
-                      .arrival_s = needs.arrival_s,
-                      .epochs = trainings.jobs[j].epochs,
-                      .least_ranks = needs.least_ranks,
-                      .most_ranks = std::min(needs.most_ranks.value_or(slots), slots),
-                      .priority = needs.priority});
+    result.push_back(schedulable_job(job, trainings.jobs[j].epochs, slots));
   }
   return result;
 }

@@ -17,6 +17,10 @@
 
 namespace atl {
 
+// Each of them is looked at for the end of each of them, often: 1000 take `search` half a minute,
+// and 3000 the other policies.
+inline constexpr std::size_t kMostScheduledJobs = 1000;
+
 // A training that several jobs may have: those that differ in seed, length or learning rate alone
 // take the same time for an epoch.
 struct ScheduledTraining {
@@ -37,11 +41,14 @@ struct ScheduledTrainings {
 };
 // Reads the options of all jobs as `atoll train` would, and opens their datasets. list: the file,
 // for messages. Throws Error{kOption} for options that train refuses or that a schedule decides
-// itself, Error{kInput} for datasets that can't be trained on.
+// itself and for more than kMostScheduledJobs, Error{kInput} for datasets that can't be trained on.
 ScheduledTrainings read_trainings(std::span<const ListedJob> jobs,
                                   const std::filesystem::path& list);
 
-// For the policies. slots: of all hosts together. Throws Error{kOption} for a job that needs more.
+// For the policies. epochs: of the job; slots: of all hosts together.
+SchedulableJob schedulable_job(const ListedJob& job, std::int64_t epochs, int slots);
+// The same of all jobs of a list. slots: of all hosts together. Throws Error{kOption} for a job
+// that needs more.
 std::vector<SchedulableJob> schedulable_jobs(std::span<const ListedJob> jobs,
                                              const ScheduledTrainings& trainings, int slots,
                                              const std::filesystem::path& list);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <random>
@@ -15,6 +16,7 @@
 #include "base/files.hpp"
 #include "base/json.hpp"
 #include "datasets/import.hpp"
+#include "datasets/made_features.hpp"
 #include "datasets/resplit.hpp"
 #include "tests/datasets/fixtures.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -311,6 +313,25 @@ TEST_F(Growing, ABaseThatHasChangedIsNamed) {
   EXPECT_THAT(message, HasSubstr("has changed"));
 }
 
+TEST_F(Growing, ADeltaWithoutAChecksumIsNoBase) {
+  options_.edges = text("edges.txt", "0 3\n");
+  append();
+  const fs::path file = at("next") / "dataset.json";
+  Json json = read_json(file);
+  for (const char* field : {"checksum", "files", "seal"}) json.erase(field);
+  write_json(file, json);
+  options_.data = at("next");
+  options_.out = at("third");
+  options_.edges = text("edges.txt", "0 2\n");
+  const std::string message = refused();
+  EXPECT_THAT(message, HasSubstr(file.string() + ": field 'checksum' is missing"));
+  EXPECT_THAT(message, ::testing::Not(HasSubstr("has changed")));
+  // As the message says.
+  compact_dataset(at("next"), at("whole"));
+  options_.data = at("whole");
+  EXPECT_EQ(append().info().edges, 10);
+}
+
 TEST_F(Growing, DamageIsFoundByTheFile) {
   options_.nodes = text("x.csv", "9,10\n").string();
   append();
@@ -357,6 +378,60 @@ TEST_F(Growing, ASplitOfTheChain) {
   const DatasetInfo compact = compact_dataset(at("third"), at("compact"));
   EXPECT_EQ(compact.checksum, Dataset::open(at("third")).info().checksum);
   EXPECT_EQ(Dataset::open(at("compact")).info().checksum, compact.checksum);
+}
+
+TEST_F(Growing, NumbersInAColumnGrow) {
+  const fs::path file = at("base") / "dataset.json";
+  write_npy<float>(at("base") / "labels.npy", std::vector<float>{.5, 1, 1.5, 2}, {4, 1});
+  Json json = read_json(file);
+  for (const char* field : {"checksum", "files", "seal"}) json.erase(field);
+  json["task"] = "regression";
+  json["classes"] = 1;
+  write_json(file, json);
+  // First of a whole folder, then of a delta. One of the new nodes gets no label each time.
+  for (const char* next : {"next", "third"}) {
+    options_.out = at(next);
+    options_.nodes = text("x.csv", "9,10\n11,12\n").string();
+    options_.labels = text("y.txt", "-3.5\nnan\n");
+    append();
+    options_.data = options_.out;
+  }
+  const Dataset dataset = Dataset::open(at("third"));
+  std::vector<float> labels(dataset.real_labels().begin(), dataset.real_labels().end());
+  for (const std::size_t none : {5, 7}) {
+    EXPECT_TRUE(std::isnan(labels.at(none)));
+    labels.at(none) = 0;
+  }
+  EXPECT_THAT(labels, ElementsAre(.5, 1, 1.5, 2, -3.5, 0, -3.5, 0));
+  compact_dataset(at("third"), at("compact"));
+  EXPECT_EQ(Dataset::open(at("compact")).info().checksum, dataset.info().checksum);
+}
+
+// As a kill between the new array and dataset.json leaves a folder, and one just before.
+TEST_F(Growing, InterruptedFeaturesAreMadeAgain) {
+  options_.nodes = text("x.csv", "9,10\n11,12\n").string();
+  append();
+  const Json before = read_json(at("next") / "dataset.json");
+  for (const bool has_array : {true, false}) {
+    const FeatureSource source = parse_feature_source("degree");
+    const std::string checksum = give_features(at("next"), source, 1, true).info().checksum;
+    EXPECT_EQ(std::distance(fs::directory_iterator(at("next")), {}), 4);
+    const fs::path array = at("next") / "features.npy";
+    if (!has_array) fs::remove(array);
+    write_json(at("next") / ".dataset.json.next",
+               {{"array", "features.npy"}, {"dataset", read_json(at("next") / "dataset.json")}});
+    write_json(at("next") / "dataset.json", before);
+    if (has_array) {
+      const std::string message = thrown_error([&] { Dataset::open(at("next")); }).what();
+      EXPECT_THAT(message, HasSubstr("run it again with --replace"));
+    }
+    const Dataset made = give_features(at("next"), source, 1, true);
+    made.validate();
+    EXPECT_EQ(made.info().checksum, checksum);
+    EXPECT_FALSE(fs::exists(at("next") / ".dataset.json.next"));
+    fs::remove(array);
+    write_json(at("next") / "dataset.json", before);
+  }
 }
 
 TEST_F(Growing, RolesAreDrawnFromTheNewNodes) {
@@ -450,6 +525,19 @@ TEST_F(Growing, WhatIsRefused) {
   EXPECT_THAT(refused(), HasSubstr("node 1 is there twice"));
   EXPECT_THAT(thrown_error([&] { compact_dataset(at("base"), at("next")); }).what(),
               HasSubstr("it is whole already"));
+}
+
+TEST_F(Growing, APathThatJsonCantHaveIsNamed) {
+  options_.data = at("b\xFFse");
+  fs::rename(at("base"), options_.data);
+  options_.edges = text("edges.txt", "0 3\n");
+  EXPECT_THAT(refused(), HasSubstr("b\xFFse: this path is not UTF-8"));
+  // Both in such a folder don't name it.
+  const fs::path both = make(at("b\xFFth"));
+  fs::rename(options_.data, both / "base");
+  options_.data = both / "base";
+  options_.out = both / "next";
+  EXPECT_EQ(append().info().edges, 8);
 }
 
 TEST_F(Growing, RowsOutOfOrderAreRefused) {

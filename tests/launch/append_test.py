@@ -170,7 +170,7 @@ class AppendTest(OneFolderTest):
         for words in (["append", "data@2", "--edges", "x.csv"], ["compact", "data@2"]):
             for out in ("data/parts", "data@2/new/deep", "./data/../data@2/new/"):
                 error = self.refuse(*words, "--out", out)
-                self.assertIn(f"--out {out}: it lies inside of the dataset ", error)
+                self.assertIn(f"--out {out}: lies inside the dataset folder ", error)
             self.assertIn("--out data@2/: it is the dataset itself",
                           self.refuse(*words, "--out", "data@2/"))
         for out in ("data/parts", "data@2/new"):

@@ -137,9 +137,19 @@ class HelpTest(unittest.TestCase):
         for command in commands.values():
             for row in command["options"]:
                 self.assertTrue(row["help"], (command["name"], row))
+        self.assert_options_are_those_of_their_commands(commands)
         directions = {row["name"]: row["lower_is_better"] for row in self.reference["metrics"]}
         self.assertEqual((directions["accuracy"], directions["rmse"], directions["hits@"]),
                          (False, True, False))
+
+    def assert_options_are_those_of_their_commands(self, commands):
+        """Help may speak of options of another command only behind its name."""
+        for command in commands.values():
+            own = {row["name"] for row in command["options"]}
+            for row in command["options"]:
+                for before, name in re.findall(r"([\w-]+ )?--([a-z][\w-]*)", row["help"]):
+                    if before.strip() not in commands:
+                        self.assertIn(name, own, (command["name"], row["help"]))
 
     def completed(self, *words, shell="bash"):
         result = self.run_atoll("completion", shell, "--", *words)

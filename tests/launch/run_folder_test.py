@@ -346,6 +346,38 @@ class RunFolderTest(unittest.TestCase):
         labels = read(self.path("data", "labels.npy"))
         self.refuse("predict", "run", "data", "--out", "data/labels.npy", words=["dataset folder"])
         self.assertEqual(read(self.path("data", "labels.npy")), labels)
+        write(self.path("edges.txt"), b"0 1\n1 2\n")
+        write(self.path("years.txt"), b"1\n2\n2\n")
+        write(self.path("jobs.toml"), b'[[group]]\nname = "a"\ndataset = "data"\nseeds = 1\n'
+                                      b'modes = { exact = {} }\n')
+        rank = {"host": "one", "kind": "cpu", "memory_gib": 4, "spmm_gb_per_s": {"16": 1},
+                "gemm_gflop_per_s": {"16": 1}, "elementwise_gb_per_s": 1, "quantize_gb_per_s": 1}
+        write(self.path("machine.json"), json.dumps(
+            {"format": 1, "ranks": [rank], "links": {},
+             "hosts": [{"name": "one", "send_mbit_per_s": 1, "receive_mbit_per_s": 1}]}).encode())
+        os.makedirs(self.path("data", "parts"), exist_ok=True)
+        before = sorted(os.walk(self.path("data")))
+        edges = ["import", "edges", "edges.txt"]
+        for words, out in (
+                (edges, "new"), (edges, "new/deep"),
+                ([*edges, "--snapshots", "years.txt"], "new"),
+                (["generate", "sbm", "--nodes", "100"], "new"),
+                (["split", "data", "--links"], "new"),
+                (["export", "run"], "new"),
+                (["jobs", "run", "jobs.toml"], "new"),
+                (["schedule", "jobs.toml", "--topology", "machine.json"], "new"),
+                (["plan", "data", "--topology", "machine.json"], "plan.json"),
+                (["plan", "train-policy"], "policy.safetensors"),
+                (["report", "run"], "report.html")):
+            with self.subTest(words):
+                self.refuse(*words, "--out", f"data/parts/{out}",
+                            words=[f"--out data/parts/{out}: lies inside the dataset folder "])
+        # Also where that is the working folder.
+        result = run(["generate", "sbm", "--nodes", "100", "--out", "new"],
+                     self.path("data", "parts"))
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--out new: lies inside the dataset folder ", result.stderr)
+        self.assertEqual(sorted(os.walk(self.path("data"))), before)
 
     # Several processes and one folder.
 

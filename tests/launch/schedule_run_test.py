@@ -72,7 +72,8 @@ class ScheduleRunTest(OneFolderTest):
                   encoding="utf-8") as file:
             cls.page = file.read().split("## Running it for real")[1]
         cls.succeed("generate", "sbm", "--nodes", "20000", "--features", "16", "--out", "data")
-        os.mkdir(cls.path("memory"))
+        for name in ("memory", *(f"tmp-{host}" for host in HOSTS)):
+            os.mkdir(cls.path(name))
         write(cls.path("cluster.json"), json.dumps(cluster()))
         write(cls.path("agent"), AGENT.format(folder=cls.folder))
         os.chmod(cls.path("agent"), 0o755)
@@ -253,6 +254,9 @@ class ScheduleRunTest(OneFolderTest):
         self.assertIn("is at work there", self.refuse(*self.words("open")))
         message = self.refuse("schedule", "cancel", "open", "long, exact, seed 2")
         self.assertIn("did you mean 'long, exact, seed 1'", message)
+        for name in ("elsewhere/long/exact/seed-1", "open/open/long/exact/seed-1"):
+            self.assertIn("neither the title nor the folder",
+                          self.refuse("schedule", "cancel", "open", name))
         said = self.succeed(*self.as_shown("cancel", **{
             "runs/week": "open", "large/exact/seed-2": "long/exact/seed-1"}))
         self.assertIn("ends after its epoch", said)
@@ -269,7 +273,8 @@ class ScheduleRunTest(OneFolderTest):
         self.assertEqual(self.status("open")[0]["requests"], 1)
         job = self.start("open")
         self.wait_until(lambda: len(self.epochs("open", "long")) > before + 5, job, "open")
-        self.succeed("schedule", "cancel", "open", "long, exact, seed 1")
+        # A folder as a shell completes it.
+        self.succeed("schedule", "cancel", "./open", "open/long/exact/seed-1/")
         self.finish(job, "open")
         self.assertEqual(self.status("open")[1]["long"]["state"], "cancelled")
         epochs = len(self.epochs("open", "long"))
@@ -381,6 +386,30 @@ class ScheduleRunTest(OneFolderTest):
         self.finish(self.start("gone"), "gone")
         self.assert_same_model("gone", "b", 20)
 
+    def test_going_on_needs_no_dataset_of_a_job_that_is_done(self):
+        one = {"most-ranks": 1}
+        groups = [("a", 20, one, {}), ("never", 20, {**one, "arrival": 1000}, {})]
+        write(self.path("kept.toml"), job_list(*groups).replace('"data"', '"for-a-while"'))
+        write(self.path("later.toml"), job_list(("b", 20, one, {})))
+        os.symlink("data", self.path("for-a-while"))
+        job = self.start("kept")
+        self.wait_until(lambda: self.journal("kept", "ended"), job, "kept")
+        self.succeed("schedule", "cancel", "kept", "never/exact/seed-1")
+        self.finish(job, "kept")
+        planned = json.loads(self.read("kept", "schedule.json"))["planned"]
+        os.remove(self.path("for-a-while"))
+        self.finish(self.start("kept"), "kept")
+        self.succeed("schedule", "add", "kept", "later.toml")
+        self.finish(self.start("kept"), "kept")
+        _, jobs = self.status("kept")
+        self.assertEqual({name: job["state"] for name, job in jobs.items()},
+                         {"a": "done", "never": "cancelled", "b": "done"})
+        self.assert_same_model("kept", "b", 20)
+        file = self.assert_done_schedule("kept")
+        self.assertEqual([job["name"] for job in file["jobs"]],
+                         [f"{group}, exact, seed 1" for group in ("a", "never", "b")])
+        self.assertEqual(file["planned"]["segments"], planned["segments"])
+
     def test_a_start_that_is_called_off_loses_no_host(self):
         write(self.path("off.toml"), job_list(("a", 20, {"most-ranks": 1}, {})))
         write(self.path("slow-to-answer"), "")
@@ -421,6 +450,31 @@ class ScheduleRunTest(OneFolderTest):
         write(self.path("asked.toml"), job_list(("a", 250, {"most-ranks": 1}, {})))
         self.finish(self.start("asked"), "asked")
         self.assert_same_model("asked", "a", 250)
+
+    def test_a_second_signal_ends_all_at_once(self):
+        """In the middle of an epoch, as the rank is stopped: also where the second signal comes
+        before the scheduler has looked at the first one."""
+        write(self.path("twice.toml"), job_list(("a", 1000000, {"most-ranks": 1}, {})))
+        for heard in ("again to stop now", "ends after its epoch"):
+            before = len(self.epochs("twice", "a"))
+            job = self.start("twice")
+            self.wait_until(lambda n=before: len(self.epochs("twice", "a")) > n, job, "twice")
+            ranks = [rank for rank in self.processes_of("one")
+                     if os.path.join("twice", "a").encode() in self.bytes_of(rank, "cmdline")]
+            self.assertEqual(len(ranks), 1)
+            os.kill(ranks[0], signal.SIGSTOP)
+            lines = self.log("twice").count(heard)
+            job.send_signal(signal.SIGINT)
+            self.wait_until(lambda h=heard, n=lines: self.log("twice").count(h) > n, job, "twice")
+            job.send_signal(signal.SIGINT)
+            self.finish(job, "twice", code=-signal.SIGINT)
+            deadline = time.monotonic() + TIMEOUT
+            while self.processes_of("one"):
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+            # A launch that waits for the end of the epoch sees a rank that gives no sign of life.
+            events = self.lines("twice", ".schedule", "job-0.jsonl")
+            self.assertEqual([line for line in events if line["event"] == "failed"], [])
 
     def test_schedulers_that_are_killed_lose_nothing(self):
         one = {"most-ranks": 1}
@@ -467,14 +521,24 @@ class ScheduleRunTest(OneFolderTest):
         self.assert_same_losses("lost", "a", 1200, "--lr", "0.001")
 
     def kill_host(self, host):
-        for name in filter(str.isdigit, os.listdir("/proc")):
+        for process in self.processes_of(host):
             try:
-                with open(f"/proc/{name}/environ", "rb") as file:
-                    here = f"FAKE_HOST={self.path(host)}".encode() in file.read().split(b"\0")
-                if here:
-                    os.kill(int(name), signal.SIGKILL)
-            except OSError:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
                 pass
+
+    def processes_of(self, host):
+        here = f"FAKE_HOST={self.path(host)}".encode()
+        return [process for process in map(int, filter(str.isdigit, os.listdir("/proc")))
+                if here in self.bytes_of(process, "environ").split(b"\0")]
+
+    @staticmethod
+    def bytes_of(process, file):
+        try:
+            with open(f"/proc/{process}/{file}", "rb") as opened:
+                return opened.read()
+        except OSError:  # it has ended, or is another user's
+            return b""
 
 
 if __name__ == "__main__":

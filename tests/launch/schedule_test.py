@@ -313,8 +313,11 @@ class ScheduleTest(OneFolderTest):
                 ("modes = { x = { bits = 3 } }", "group 'a': "),
                 ("modes = { x = {} }\nlauncher = \"mpirun\"", "group 'a': launcher: 'mpirun'"),
                 ("modes = { x = {} }\nleast-ranks = 9", "group 'a': least-ranks is 9; allowed are 1 to 8"),
-                ("modes = { x = { hidden = 60000 } }", "of memory")):
-            write(self.path("wrong.toml"), f"[[group]]\n{tiny}{text}\n")
+                ("modes = { x = { hidden = 60000 } }", "of memory"),
+                ("modes = { x = {}, y = {} }\nseeds = \"1-501\"",
+                 "found 1002 jobs; allowed in a schedule are up to 1000")):
+            group = tiny.replace("seeds = 1\n", "") if "seeds" in text else tiny
+            write(self.path("wrong.toml"), f"[[group]]\n{group}{text}\n")
             with self.subTest(text):
                 before = set(os.listdir(self.folder))
                 result = run(["schedule", "wrong.toml", "--topology", "cluster.json", "--out",
