@@ -80,7 +80,7 @@ TrainJob listed_job(ProgramArguments& arguments, const DatasetInfo& info) {
   if (!arguments.parts) arguments.parts = plan.ranks / plan.group_ranks;
   if (!arguments.part) arguments.part = 0;
   require_plan_fits(plan, arguments.flags.plan, info.checksum, *arguments.parts * plan.group_ranks,
-                    planned_options(job.options));
+                    planned_options(job.options), layer_count(job.options.model));
   follow_plan(plan, arguments.flags.plan_choice(), job);
   return job;
 }

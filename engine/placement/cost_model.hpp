@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/models/model.hpp"
@@ -79,14 +80,37 @@ struct PhasePlace {
   auto operator<=>(const PhasePlace&) const = default;
 };
 
+// Phases whose products of rows with weights move from one to another with a layer's algebra.
+inline bool is_row_work(Phase phase) {
+  return phase == Phase::kPrepareMarginal || phase == Phase::kPrepareCentral ||
+         phase == Phase::kCompleteCentral || phase == Phase::kCompleteMarginal;
+}
+
 // How much longer phases really took than their work says, by rank and place: from a trace.
 class PhaseCorrections {
  public:
+  // Of the row work of a layer, all of it together: forward, backward.
+  struct RowWork {
+    LayerAlgebra of_run;
+    std::array<double, 2> factors{1, 1};
+  };
+
   PhaseCorrections() = default;
   PhaseCorrections(int ranks, int layers);
   double factor(int rank, const PhasePlace& place) const {
     return factors_.empty() ? 1 : factors_[index(rank, place)];
   }
+  // The same in a plan that computes the place's layer by `algebra`. If it isn't that of the run,
+  // phases of the same name hold other operations: a product where the run had a few sums.
+  double factor(int rank, const PhasePlace& place, const LayerAlgebra& algebra) const {
+    if (place.layer >= 0 && !row_work_.empty() && is_row_work(place.phase)) {
+      const RowWork& layer = row_work_[static_cast<std::size_t>(place.layer)];
+      if (layer.of_run != algebra) return layer.factors[place.backward ? 1 : 0];
+    }
+    return factor(rank, place);
+  }
+  // By layer; empty: plans have the algebra of the run.
+  void set_row_work(std::vector<RowWork> layers) { row_work_ = std::move(layers); }
   void set(int rank, const PhasePlace& place, double factor) {
     factors_[index(rank, place)] = factor;
   }
@@ -100,6 +124,7 @@ class PhaseCorrections {
   }
   int layers_ = 0;
   std::vector<double> factors_;
+  std::vector<RowWork> row_work_;
 };
 
 // Work of one device; all matrices f32. Rates of Device, see there.

@@ -69,7 +69,7 @@ class ScopeReader {
   const RankCounts& counts(int rank) const { return counts_[static_cast<std::size_t>(rank)]; }
   int ranks() const { return static_cast<int>(counts_.size()); }
   double factor(int rank, const PhasePlace& place) const {
-    return setting_.corrections.factor(rank, place);
+    return setting_.corrections.factor(rank, place, decisions_.algebra);
   }
   // By rank. A call is counted for all ranks before the next one, as all take the same branches.
   std::vector<double> seconds_of(const Block& block) const {

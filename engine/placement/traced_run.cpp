@@ -267,32 +267,75 @@ PhaseCorrections corrections_of(const TracedRun& run, const Topology& topology) 
   return Fitting(run, topology).fit(/*together=*/false);
 }
 
-PhaseCorrections common_corrections(const TracedRun& run, const Topology& topology) {
-  PhaseCorrections corrections = Fitting(run, topology).fit(/*together=*/true);
-  for (std::size_t p = 0; p < kPhaseNames.size(); ++p) {
+namespace {
+
+// What was measured of some phases, and what was expected of them without corrections.
+class Share {
+ public:
+  Share(const TracedRun& run, const PhaseCorrections& corrections)
+      : run_(run), corrections_(corrections) {}
+
+  // Of the places that `counts` says; 1 if there are none.
+  template <typename Counts>
+  double factor(const Counts& counts) const {
     double measured_s = 0;
     double expected_s = 0;
-    std::set<PhasePlace> known;
-    for (int rank = 0; rank < topology.ranks(); ++rank) {
-      for (const auto& [place, seconds] : run.phase_s[static_cast<std::size_t>(rank)]) {
-        if (place.phase != static_cast<Phase>(p)) continue;
-        known.insert(place);
+    for (int rank = 0; rank < static_cast<int>(run_.phase_s.size()); ++rank) {
+      for (const auto& [place, seconds] : run_.phase_s[static_cast<std::size_t>(rank)]) {
+        if (!counts(place)) continue;
         measured_s += seconds;
-        expected_s += seconds / corrections.factor(rank, place);
+        expected_s += seconds / corrections_.factor(rank, place);
       }
     }
-    if (expected_s <= 0) continue;
-    // Another plan may have this phase where the run had none.
-    for (int layer = -1; layer < static_cast<int>(run.layers.size()); ++layer) {
+    return expected_s > 0 ? measured_s / expected_s : 1;
+  }
+
+ private:
+  const TracedRun& run_;
+  const PhaseCorrections& corrections_;
+};
+
+bool is_computing(Phase phase) {
+  return is_row_work(phase) || phase == Phase::kSpmmCentral || phase == Phase::kSpmmMarginal;
+}
+
+}  // namespace
+
+PhaseCorrections common_corrections(const TracedRun& run, const Topology& topology) {
+  PhaseCorrections corrections = Fitting(run, topology).fit(/*together=*/true);
+  const Share share(run, corrections);
+  std::set<PhasePlace> known;
+  for (const auto& of_rank : run.phase_s) {
+    for (const auto& [place, seconds] : of_rank) known.insert(place);
+  }
+  const int layers = static_cast<int>(run.layers.size());
+  std::vector<PhaseCorrections::RowWork> row_work;
+  for (int layer = 0; layer < layers; ++layer) {
+    auto& of_layer = row_work.emplace_back(run.layers[static_cast<std::size_t>(layer)].algebra);
+    for (const bool backward : {false, true}) {
+      of_layer.factors[backward ? 1 : 0] = share.factor([&](const PhasePlace& place) {
+        return place.layer == layer && place.backward == backward && is_row_work(place.phase);
+      });
+    }
+  }
+  // Another plan may have a phase where the run had none. Halo rows that nobody computed in the run
+  // take the same kernels as others.
+  const double computing =
+      share.factor([](const auto& place) { return is_computing(place.phase); });
+  for (std::size_t p = 0; p < kPhaseNames.size(); ++p) {
+    const auto phase = static_cast<Phase>(p);
+    const auto has = [&](const PhasePlace& place) { return place.phase == phase; };
+    if (phase != Phase::kRecompute && std::ranges::none_of(known, has)) continue;
+    const double others = std::ranges::none_of(known, has) ? computing : share.factor(has);
+    for (int layer = -1; layer < layers; ++layer) {
       for (const bool backward : {false, true}) {
-        const PhasePlace place{static_cast<Phase>(p), layer, backward};
+        const PhasePlace place{phase, layer, backward};
         if (known.contains(place)) continue;
-        for (int rank = 0; rank < topology.ranks(); ++rank) {
-          corrections.set(rank, place, measured_s / expected_s);
-        }
+        for (int rank = 0; rank < topology.ranks(); ++rank) corrections.set(rank, place, others);
       }
     }
   }
+  corrections.set_row_work(std::move(row_work));
   return corrections;
 }
 

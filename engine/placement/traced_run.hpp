@@ -38,7 +38,9 @@ TracedRun read_traced_run(const std::filesystem::path& run);
 PhaseCorrections corrections_of(const TracedRun& run, const Topology& topology);
 
 // The same for other plans: one factor for all ranks, because what a rank has of it depends on its
-// part of the graph; where the run had no such phase, that of the phase in its other layers.
+// part of the graph; where the run had no such phase, that of the phase in its other layers. The
+// row work of a layer in another algebra has one factor for all, and halo rows that nobody computed
+// in the run have that of the kernels which compute rows.
 PhaseCorrections common_corrections(const TracedRun& run, const Topology& topology);
 
 }  // namespace atl

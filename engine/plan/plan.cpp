@@ -126,7 +126,8 @@ Plan read_plan(const std::filesystem::path& path) {
 }
 
 void require_plan_fits(const Plan& plan, const std::filesystem::path& path,
-                       const std::string& dataset_checksum, int ranks, const Json& model) {
+                       const std::string& dataset_checksum, int ranks, const Json& model,
+                       int layers) {
   const std::string file = path.string();
   if (!plan.shape.empty()) {
     fail_input(
@@ -160,9 +161,9 @@ void require_plan_fits(const Plan& plan, const std::filesystem::path& path,
         "{}: made for --{} {}, which this run has not; make the plan again or change the run", file,
         option, shown(value));
   }
-  if (plan.layers.size() != model.at("layers").get<std::size_t>()) {
+  if (std::ssize(plan.layers) != layers) {
     fail_input("{}: field 'layers' plans {} layers of a model of {}", file, plan.layers.size(),
-               shown(model.at("layers")));
+               layers);
   }
 }
 

@@ -43,9 +43,11 @@ void write_plan(const Plan& plan, const std::filesystem::path& path);
 Plan read_plan(const std::filesystem::path& path);
 
 // Throws Error{kInput} naming `path` and both values unless the plan was made for this graph, this
-// many ranks and this model, or if it was made from a shape.
+// many ranks and this model, or if it was made from a shape. model: planned_options(); layers: with
+// those that hops are.
 void require_plan_fits(const Plan& plan, const std::filesystem::path& path,
-                       const std::string& dataset_checksum, int ranks, const Json& model);
+                       const std::string& dataset_checksum, int ranks, const Json& model,
+                       int layers);
 
 // For people. Throws Error{kInput} if the plan says something of its search that can't be read.
 std::string to_text(const Plan& plan);

@@ -102,7 +102,8 @@ TrainJob planned_job(const TrainJob& asked, const PlanChoice& choice, int trial_
     const bool opens = transport.rank() == 0;
     require_plan_fits(plan, choice.file,
                       opens ? Dataset::open(choice.dataset).info().checksum : plan.dataset_checksum,
-                      transport.size(), planned_options(asked.options));
+                      transport.size(), planned_options(asked.options),
+                      layer_count(asked.options.model));
     require_parts_file_fits(choice, plan);
   });
   // The mode stays whatever the trial says: it changes what is computed.

@@ -245,6 +245,13 @@ class PlanTest(OneFolderTest):
         self.assertAlmostEqual(measured["bytes"], bound["bytes"] * measured["share"], delta=1)
         self.succeed("trace", "replay", "skip", "--topology", "machine.json")
 
+    def test_hops_are_layers_of_a_plan(self):
+        model = ["--model", "appnp", "--layers", "2", "--hidden", "16", "--hops", "3"]
+        self.succeed("plan", "data", "--topology", "machine.json", *model, "--out", "hops.json")
+        self.assertEqual(len(self.plan("hops.json")["layers"]), 5)
+        self.succeed("train", "data", *model, *TRAIN[len(MODEL):], "--plan", "hops.json", "--epochs",
+                     "1", "--run-dir", "hops")
+
     def test_modes_that_no_plan_has(self):
         plan = ["plan", "data", "--topology", "machine.json", *MODEL, "--search", "none", "--out",
                 "no.json"]

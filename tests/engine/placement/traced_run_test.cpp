@@ -104,6 +104,64 @@ TEST_F(SimulatedRun, OtherPlansGetTheFactorOfThePhase) {
   }
 }
 
+// Seconds of a layer's phases in which rows are multiplied with weights, forward.
+double row_work_s(const TaskGraph& graph, const TaskTimes& times, int layer) {
+  double seconds = 0;
+  for (TaskId id = 0; id < graph.size(); ++id) {
+    const SimTask& task = graph.task(id);
+    const std::optional<Phase> phase = phase_named(task.name);
+    if (!phase || !is_row_work(*phase) || task.layer != layer) continue;
+    if (std::string_view(task.direction) == "backward") continue;
+    const auto t = static_cast<std::size_t>(id);
+    seconds += times.end_s[t] - times.start_s[t];
+  }
+  return seconds;
+}
+
+// The product with the weight stands before the sum over neighbours in the run, in phases that took
+// four times what their work says, and behind it in the plan, in phases that took a tenth of it.
+TEST_F(SimulatedRun, RowWorkKeepsItsFactorInAnotherAlgebra) {
+  const auto row_work = [&](const PhaseCorrections& corrections) {
+    const TaskGraph graph = tasks(topology_, corrections);
+    return row_work_s(graph, Simulator(topology_).run(graph), 1);
+  };
+  // No messages beside them, which take some of the time of phases.
+  for (Device& device : topology_.devices) device.progress_s_per_byte = 0;
+  ASSERT_EQ(run_.layers[1].algebra.order, MultiplyOrder::kMultiplyFirst);
+  const double by_rates = row_work({});
+  PhaseCorrections truth(2, 3);
+  for (int rank = 0; rank < 2; ++rank) {
+    truth.set(rank, {Phase::kPrepareMarginal, 1, false}, 4);
+    truth.set(rank, {Phase::kPrepareCentral, 1, false}, 4);
+    truth.set(rank, {Phase::kCompleteMarginal, 1, false}, 0.1);
+    truth.set(rank, {Phase::kCompleteCentral, 1, false}, 0.1);
+  }
+  record(truth);
+  const double measured = row_work(truth);
+  const PhaseCorrections common = common_corrections(run_, topology_);
+  EXPECT_NEAR(row_work(common), measured, 0.01 * measured);
+  run_.layers[1].algebra.order = MultiplyOrder::kAggregateFirst;
+  const double planned_by_rates = row_work({});
+  EXPECT_NEAR(row_work(common) / planned_by_rates, measured / by_rates, 0.05 * measured / by_rates);
+}
+
+TEST_F(SimulatedRun, ComputedHaloRowsHaveTheFactorOfOtherRows) {
+  PhaseCorrections truth(2, 3);
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int layer = 0; layer < 3; ++layer) {
+      for (const bool backward : {false, true}) {
+        for (std::size_t p = 0; p < kPhaseNames.size(); ++p) {
+          truth.set(rank, {static_cast<Phase>(p), layer, backward}, 2);
+        }
+      }
+    }
+  }
+  for (Device& device : topology_.devices) device.progress_s_per_byte = 0;
+  record(truth);
+  const PhaseCorrections common = common_corrections(run_, topology_);
+  EXPECT_THAT(common.factor(0, {Phase::kRecompute, 0, false}), DoubleNear(2, 0.02));
+}
+
 TEST_F(SimulatedRun, NeedsATopologyOfAsManyRanks) {
   const Topology three = small_topology(3, 1, 1e6);
   EXPECT_THAT(thrown_error([&] { corrections_of(run_, three); }).what(),

@@ -131,9 +131,10 @@ TEST_F(PlanFile, NamesTheFieldThatIsWrong) {
 
 TEST_F(PlanFile, FitsOneGraphOneNumberOfRanksAndOneModel) {
   const Plan plan = example();
-  const auto refused = [&](const std::string& checksum, int ranks, const Json& model) {
+  const auto refused = [&](const std::string& checksum, int ranks, const Json& model,
+                           int layers = 2) {
     try {
-      require_plan_fits(plan, "p/plan.json", checksum, ranks, model);
+      require_plan_fits(plan, "p/plan.json", checksum, ranks, model, layers);
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), 2);
       return std::string(error.what());
@@ -156,6 +157,8 @@ TEST_F(PlanFile, FitsOneGraphOneNumberOfRanksAndOneModel) {
   other = model;
   other["layers"] = 3;
   EXPECT_THAT(refused("4476f0f9a88eacf8", 4, other), HasSubstr("--layers 2"));
+  EXPECT_THAT(refused("4476f0f9a88eacf8", 4, model, 12),
+              HasSubstr("plans 2 layers of a model of 12"));
 }
 
 TEST(FollowPlan, PutsEveryDecisionIntoTheJob) {
