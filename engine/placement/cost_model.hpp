@@ -89,7 +89,7 @@ inline bool is_row_work(Phase phase) {
 // How much longer phases really took than their work says, by rank and place: from a trace.
 class PhaseCorrections {
  public:
-  // Of the row work of a layer, all of it together: forward, backward.
+  // One factor for all row work of a layer forward, one backward.
   struct RowWork {
     LayerAlgebra of_run;
     std::array<double, 2> factors{1, 1};

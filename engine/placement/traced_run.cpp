@@ -269,13 +269,13 @@ PhaseCorrections corrections_of(const TracedRun& run, const Topology& topology) 
 
 namespace {
 
-// What was measured of some phases, and what was expected of them without corrections.
+// Seconds of some phases as measured, over those that are expected of them without corrections.
 class Share {
  public:
   Share(const TracedRun& run, const PhaseCorrections& corrections)
       : run_(run), corrections_(corrections) {}
 
-  // Of the places that `counts` says; 1 if there are none.
+  // counts(place): whether a place is one of these phases. 1 if none is.
   template <typename Counts>
   double factor(const Counts& counts) const {
     double measured_s = 0;
