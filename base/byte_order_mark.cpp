@@ -1,7 +1,6 @@
 #include "base/byte_order_mark.hpp"
 
 #include "base/error.hpp"
-#include "base/json.hpp"
 
 namespace atl {
 
@@ -23,15 +22,6 @@ std::size_t byte_order_mark(std::string_view text, const std::string& place) {
   fail_input(
       "{}: its byte order mark says {}; only UTF-8 is read: iconv -f {} -t UTF-8 makes it so",
       place, encoding, encoding);
-}
-
-bool is_utf8(std::string_view text) {
-  try {
-    static_cast<void>(Json(text).dump());
-    return true;
-  } catch (const Json::exception&) {
-    return false;
-  }
 }
 
 }  // namespace atl

@@ -1,4 +1,4 @@
-// Encodings of text: the byte order mark that some editors put before it, and what is UTF-8.
+// The byte order mark that some editors put before a text.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,5 @@ namespace atl {
 // Bytes to skip at the start of `text`: 3 where a UTF-8 byte order mark stands, which changes
 // nothing, else 0. Throws Error{kInput} naming `place` if the mark says UTF-16 or UTF-32.
 std::size_t byte_order_mark(std::string_view text, const std::string& place);
-
-// Whether all of `text` is, as JSON must be.
-bool is_utf8(std::string_view text);
 
 }  // namespace atl

@@ -11,7 +11,6 @@
 
 #include "base/error.hpp"
 #include "base/lost_pages.hpp"
-#include "base/paths.hpp"
 
 namespace atl {
 
@@ -130,6 +129,13 @@ fs::path dataset_folder_around(const fs::path& path) {
     if (is_dataset_folder(folder)) return folder;
   }
   return {};
+}
+
+void check_outside_datasets(const fs::path& path, std::string_view option) {
+  const fs::path dataset = dataset_folder_around(path);
+  if (dataset.empty()) return;
+  fail_option("{} {}: lies inside the dataset folder {}; choose a place outside", option,
+              path.string(), dataset.string());
 }
 
 }  // namespace atl

@@ -50,6 +50,10 @@ void check_output_file(const std::filesystem::path& path, std::string_view optio
 // in there is the dataset's alone.
 std::filesystem::path dataset_folder_around(const std::filesystem::path& path);
 
+// Throws Error{kOption} naming `option` if a file or folder of this name lies inside a dataset
+// folder, whose commands would take it for a part of the dataset.
+void check_outside_datasets(const std::filesystem::path& path, std::string_view option);
+
 // A file under construction: write into path(), then commit() flushes it to disk and renames it to
 // its final name. Destroyed without commit, it removes what was written; so does a signal, and what
 // a killed process left behind is removed by the next one that writes there. The temporary name is

@@ -69,6 +69,15 @@ std::string escape(std::string_view text, bool keep_newlines) {
 std::string printable(std::string_view text) { return escape(text, false); }
 std::string printable_lines(std::string_view text) { return escape(text, true); }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const CodePoint point = decode(text);
+    if (point.bytes == 0) return false;
+    text.remove_prefix(point.bytes);
+  }
+  return true;
+}
+
 void print_lines(std::string_view text) {
   const std::string safe = printable_lines(text);
   std::fwrite(safe.data(), 1, safe.size(), stdout);

@@ -21,6 +21,9 @@ std::string printable(std::string_view text);
 // The same, but newlines stay: for text of several lines that this program has laid out itself.
 std::string printable_lines(std::string_view text);
 
+// Whether all of `text` is UTF-8, as JSON must be: no overlong forms, no surrogates.
+bool is_utf8(std::string_view text);
+
 template <typename T>
 inline constexpr bool kIsText = std::is_convertible_v<const T&, std::string_view>;
 

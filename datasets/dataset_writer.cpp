@@ -7,7 +7,6 @@
 
 #include "base/files.hpp"
 #include "base/memory.hpp"
-#include "base/paths.hpp"
 #include "base/seal.hpp"
 #include "datasets/file_list.hpp"
 

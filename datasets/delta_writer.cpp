@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/byte_order_mark.hpp"
 #include "base/error.hpp"
 #include "base/seal.hpp"
+#include "base/text.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "datasets/delta.hpp"
 #include "datasets/delta_fold.hpp"

@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/byte_order_mark.hpp"
 #include "base/checksum.hpp"
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "datasets/graph_builder.hpp"
 #include "datasets/text_reader.hpp"
 

@@ -5,7 +5,6 @@
 
 #include "base/error.hpp"
 #include "base/files.hpp"
-#include "base/paths.hpp"
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/training/prediction.hpp"

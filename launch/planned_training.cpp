@@ -15,8 +15,9 @@ AskedMessages asked_messages(const TrainOptions& options,
   const ExchangeMode& mode = exchange_mode(exchange.mode);
   if (mode.sent == MessagesSent::kByCost) {
     fail_option(
-        "--exchange {}: it chooses widths while it trains, so that no plan can tell them before; "
-        "allowed are all other modes",
+        "--exchange {}: it chooses widths while it trains, which no plan can foresee; allowed are "
+        "all "
+        "other modes",
         mode.name);
   }
   if (mode.takes_bits()) {

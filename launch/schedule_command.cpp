@@ -11,7 +11,6 @@
 #include "base/files.hpp"
 #include "base/host.hpp"
 #include "base/log.hpp"
-#include "base/paths.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"

@@ -26,7 +26,8 @@ step "Configuring" $logs/configure.log configure_release -DATOLL_TESTS=ON
 step "Building" $logs/build.log cmake --build build -j "$(nproc)"
 
 prepare_mpi
-# One more than cores: a third of all entries mostly wait, for time limits or for other ranks.
+# One more than cores: with as many, entries wait for a third of their time, for time limits and for
+# each other's ranks.
 entries=$(($(nproc) + 1))
 step_count=$((step_count + 1))
 watch_command "$step_count. Testing (the longest first)" $logs/ctest.log \

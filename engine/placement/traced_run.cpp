@@ -269,31 +269,21 @@ PhaseCorrections corrections_of(const TracedRun& run, const Topology& topology) 
 
 namespace {
 
-// Seconds of some phases as measured, over those that are expected of them without corrections.
-class Share {
- public:
-  Share(const TracedRun& run, const PhaseCorrections& corrections)
-      : run_(run), corrections_(corrections) {}
-
-  // counts(place): whether a place is one of these phases. 1 if none is.
-  template <typename Counts>
-  double factor(const Counts& counts) const {
-    double measured_s = 0;
-    double expected_s = 0;
-    for (int rank = 0; rank < static_cast<int>(run_.phase_s.size()); ++rank) {
-      for (const auto& [place, seconds] : run_.phase_s[static_cast<std::size_t>(rank)]) {
-        if (!counts(place)) continue;
-        measured_s += seconds;
-        expected_s += seconds / corrections_.factor(rank, place);
-      }
+// Seconds of some phases as measured, over those that are expected of them without corrections; 1
+// if there are none. counts(place): whether a place is one of these phases.
+template <typename Counts>
+double factor_of(const TracedRun& run, const PhaseCorrections& corrections, const Counts& counts) {
+  double measured_s = 0;
+  double expected_s = 0;
+  for (int rank = 0; rank < static_cast<int>(run.phase_s.size()); ++rank) {
+    for (const auto& [place, seconds] : run.phase_s[static_cast<std::size_t>(rank)]) {
+      if (!counts(place)) continue;
+      measured_s += seconds;
+      expected_s += seconds / corrections.factor(rank, place);
     }
-    return expected_s > 0 ? measured_s / expected_s : 1;
   }
-
- private:
-  const TracedRun& run_;
-  const PhaseCorrections& corrections_;
-};
+  return expected_s > 0 ? measured_s / expected_s : 1;
+}
 
 bool is_computing(Phase phase) {
   return is_row_work(phase) || phase == Phase::kSpmmCentral || phase == Phase::kSpmmMarginal;
@@ -303,7 +293,6 @@ bool is_computing(Phase phase) {
 
 PhaseCorrections common_corrections(const TracedRun& run, const Topology& topology) {
   PhaseCorrections corrections = Fitting(run, topology).fit(/*together=*/true);
-  const Share share(run, corrections);
   std::set<PhasePlace> known;
   for (const auto& of_rank : run.phase_s) {
     for (const auto& [place, seconds] : of_rank) known.insert(place);
@@ -313,20 +302,22 @@ PhaseCorrections common_corrections(const TracedRun& run, const Topology& topolo
   for (int layer = 0; layer < layers; ++layer) {
     auto& of_layer = row_work.emplace_back(run.layers[static_cast<std::size_t>(layer)].algebra);
     for (const bool backward : {false, true}) {
-      of_layer.factors[backward ? 1 : 0] = share.factor([&](const PhasePlace& place) {
-        return place.layer == layer && place.backward == backward && is_row_work(place.phase);
-      });
+      of_layer.factors[backward ? 1 : 0] =
+          factor_of(run, corrections, [&](const PhasePlace& place) {
+            return place.layer == layer && place.backward == backward && is_row_work(place.phase);
+          });
     }
   }
   // Another plan may have a phase where the run had none. Halo rows that nobody computed in the run
   // take the same kernels as others.
   const double computing =
-      share.factor([](const auto& place) { return is_computing(place.phase); });
+      factor_of(run, corrections, [](const auto& place) { return is_computing(place.phase); });
   for (std::size_t p = 0; p < kPhaseNames.size(); ++p) {
     const auto phase = static_cast<Phase>(p);
     const auto has = [&](const PhasePlace& place) { return place.phase == phase; };
-    if (phase != Phase::kRecompute && std::ranges::none_of(known, has)) continue;
-    const double others = std::ranges::none_of(known, has) ? computing : share.factor(has);
+    const bool had = std::ranges::any_of(known, has);
+    if (!had && phase != Phase::kRecompute) continue;
+    const double others = had ? factor_of(run, corrections, has) : computing;
     for (int layer = -1; layer < layers; ++layer) {
       for (const bool backward : {false, true}) {
         const PhasePlace place{phase, layer, backward};

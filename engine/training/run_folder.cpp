@@ -15,7 +15,6 @@
 #include "base/interrupt.hpp"
 #include "base/json_lines.hpp"
 #include "base/log.hpp"
-#include "base/paths.hpp"
 #include "engine/training/agreement.hpp"
 #include "kernels/wire.hpp"
 

@@ -12,8 +12,8 @@
 #include "base/duration.hpp"
 #include "base/error.hpp"
 #include "base/file_lock.hpp"
+#include "base/files.hpp"
 #include "base/log.hpp"
-#include "base/paths.hpp"
 #include "base/status_line.hpp"
 #include "launch/supervisor/child_process.hpp"
 

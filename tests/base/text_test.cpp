@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json.hpp"
+
 namespace atl {
 
 namespace {
@@ -34,6 +36,35 @@ TEST(Printable, EscapesWhatIsNotUtf8) {
   EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
   EXPECT_EQ(printable("x\xe2\x82"), "x\\xe2\\x82");  // cut off
   EXPECT_EQ(printable("\xf8\x88\x80\x80\x80"), "\\xf8\\x88\\x80\\x80\\x80");
+}
+
+// The judge is the library that writes JSON, which refuses all else.
+TEST(IsUtf8, AsJsonMustBe) {
+  const auto fits = [](const std::string& text) {
+    try {
+      return !Json(text).dump().empty();
+    } catch (const Json::exception&) {
+      return false;
+    }
+  };
+  EXPECT_TRUE(is_utf8(""));
+  EXPECT_TRUE(is_utf8("Zürich 1995"));
+  EXPECT_FALSE(is_utf8("Z\xfcrich"));
+  int well = 0;
+  // Beginnings of all kinds, with what may follow them or not.
+  for (int first = 0; first < 256; ++first) {
+    for (const int second : {0x20, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0}) {
+      for (const char* const rest : {"", "\x80", "\x80\x80", "\xbf\xbf", "a", "\x80z"}) {
+        std::string text = "a";
+        text += static_cast<char>(first);
+        text += static_cast<char>(second);
+        text += rest;
+        EXPECT_EQ(is_utf8(text), fits(text)) << printable(text);
+        well += fits(text) ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(well, 500);
 }
 
 TEST(Printable, LinesStayWhereTheyAreAskedFor) {
