@@ -30,19 +30,26 @@ class FairShares {
   int add(const Flow& flow, int count = 1);
   int flows() const { return static_cast<int>(flows_.size()); }
   // Notes that `change` more transfers of that flow are under way.
-  void count(int flow, int change) { counts_[static_cast<std::size_t>(flow)] += change; }
+  void count(int flow, int change);
   void count_none();
   // Rates in bytes/s of each single transfer of each flow; 0 where none is under way. Valid until
   // the next call.
   std::span<const double> compute();
 
  private:
-  struct Card {
+  // A flow that passes a card, and the other card that it passes.
+  struct Passing {
+    std::int32_t flow;
+    std::int32_t other;
+  };
+  // A cache line each.
+  struct alignas(64) Card {
     double capacity = 0;
     double left = 0;
-    double share = 0;        // of each transfer without a rate yet
-    int waiting = 0;         // transfers without a rate yet
-    std::vector<int> flows;  // that pass it
+    int transfers = 0;     // under way
+    int waiting = 0;       // of these, without a rate yet
+    bool touched = false;  // a transfer has got one since its share was computed
+    std::vector<Passing> flows = {};
   };
 
   // The place of counts_, or the free one where they belong.
@@ -50,12 +57,30 @@ class FairShares {
   void forget();
   // Rates of counts_, into rates_.
   void share();
+  void share_card(std::int32_t card);
+  bool is_open(std::int32_t flow) const {
+    return settled_in_[static_cast<std::size_t>(flow)] < round_;
+  }
+  // Gives the transfers of an open flow their rate.
+  void settle(std::int32_t flow, double rate);
+  // `count` transfers of this rate leave a card to those without one.
+  void take(std::int32_t card, int count, double rate);
 
   const Topology& topology_;
   double tolerance_;
-  std::vector<Card> cards_;  // send of each host, then receive of each host
+  std::vector<Card> cards_;     // send of each host, then receive of each host
+  std::vector<double> shares_;  // by card: of each transfer that waits; infinite where none does
+  std::vector<std::int32_t> touched_;  // cards
   std::vector<Flow> flows_;
-  std::vector<int> counts_;    // by flow: how many are under way
+  std::vector<int> counts_;  // by flow: how many are under way
+  // The sum of counts_, each times a number of its flow.
+  std::uint64_t hash_ = 0;
+  std::vector<std::uint64_t> hash_factors_;  // by flow
+  // By flow: the last call of share() that gave it a rate. Those that need none have kNeedsNone.
+  std::vector<std::int64_t> settled_in_;
+  std::int64_t round_ = 0;     // the calls of share()
+  int active_ = 0;             // flows that need rates
+  int open_ = 0;               // of these, without one yet
   std::vector<int> by_limit_;  // flows, slowest link first
   std::vector<double> rates_;  // by flow; kOpen: none yet
   // Rates of counts that were there before: an epoch comes to the same ones again and again, as do

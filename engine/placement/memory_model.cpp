@@ -1,6 +1,7 @@
 #include "engine/placement/memory_model.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "engine/program/column_exchange.hpp"
 #include "engine/program/loss.hpp"
@@ -109,7 +110,13 @@ std::vector<double> training_bytes(const EpochSetting& setting, std::span<const 
 std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
                                  std::span<const RankCounts> counts, const Topology& topology,
                                  const ExchangeOptions& exchange) {
-  std::vector<std::int64_t> elements(counts.size(), 0);
+  // By RowsOf: elements of a row of all operations with such rows, and how many operations there
+  // are.
+  struct Elements {
+    std::int64_t per_row = 0;
+    std::int64_t operations = 0;
+  };
+  std::array<Elements, kRowsOfKinds> elements;
   std::vector<std::int64_t> messages(counts.size(), 0);
   const ExchangeOptions* const inexact = unless_exact(exchange);
   for (const Program* program : {&programs.training, &programs.evaluation}) {
@@ -117,20 +124,9 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
       const Scope& scope = program->scope_of(v);
       if ((scope.kind == Scope::Kind::kLayer ? scope.layer : -1) != layer) continue;
       const Operation& op = program->at(v);
-      const RowsOf rows_of = op.rows_of();
-      const bool of_nodes = rows_of == RowsOf::kNodes || rows_of == RowsOf::kPart;
-      const std::int64_t per_row =
-          program == &programs.training && op.has_rows() ? program->row_elements(op) : 0;
-      for (std::size_t r = 0; r < counts.size(); ++r) {
-        const RankRows& held = counts[r].shape.rows;
-        const std::int64_t most_rows =
-            of_nodes ? held.own(rows_of) + std::max(held.forward_halo, held.backward_halo) +
-                           held.computed
-                     : held.own(rows_of) + held.returned;
-        // Places start at multiples of some elements.
-        constexpr std::int64_t kGap = 64;
-        elements[r] += kGap + most_rows * per_row;
-      }
+      Elements& like = elements[static_cast<std::size_t>(op.rows_of())];
+      ++like.operations;
+      if (program == &programs.training && op.has_rows()) like.per_row += program->row_elements(op);
       // Most operations send nothing.
       if (!op.needs_messages() && op.rule->reach != Reach::kGroup) continue;
       for (std::size_t r = 0; r < counts.size(); ++r) {
@@ -140,11 +136,27 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
       }
     }
   }
+  const auto elements_of = [&](const RankRows& held) {
+    // Places start at multiples of some elements.
+    constexpr std::int64_t kGap = 64;
+    std::int64_t sum = 0;
+    for (std::size_t kind = 0; kind < elements.size(); ++kind) {
+      const auto& [per_row, operations] = elements[kind];
+      if (operations == 0) continue;
+      const auto rows_of = static_cast<RowsOf>(kind);
+      const bool of_nodes = rows_of == RowsOf::kNodes || rows_of == RowsOf::kPart;
+      const std::int64_t others =
+          of_nodes ? std::max(held.forward_halo, held.backward_halo) + held.computed
+                   : held.returned;
+      sum += kGap * operations + (held.own(rows_of) + others) * per_row;
+    }
+    return sum;
+  };
   std::vector<double> bytes;
   bytes.reserve(counts.size());
   for (std::size_t r = 0; r < counts.size(); ++r) {
     bytes.push_back(static_cast<double>(
-        elements[r] * bytes_of(programs.dtype) + messages[r] +
+        elements_of(counts[r].shape.rows) * bytes_of(programs.dtype) + messages[r] +
         (layer < 0 ? parameter_bytes(programs, counts[r], topology.devices[r].kind) +
                          loss_bytes(programs, counts[r])
                    : 0)));

@@ -224,13 +224,13 @@ void Simulator::finish(TaskId id) {
 void Simulator::update_rates() {
   if (rates_stale_) {
     const std::span<const double> rates = shares_.compute();
-    stream_end_s_ = kNever;
+    double left_s = kNever;
     for (const std::int32_t i : active_) {
       Stream& stream = streams_[static_cast<std::size_t>(i)];
       stream.rate = rates[static_cast<std::size_t>(i)];
-      const double left = std::max(0.0, stream.ends.top().at - stream.served);
-      stream_end_s_ = std::min(stream_end_s_, now_s_ + left / stream.rate);
+      left_s = std::min(left_s, (stream.ends.top().at - stream.served) / stream.rate);
     }
+    stream_end_s_ = now_s_ + std::max(0.0, left_s);
   }
   if (speeds_stale_) update_speeds();
   rates_stale_ = speeds_stale_ = false;

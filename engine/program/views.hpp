@@ -136,7 +136,10 @@ class Views {
   virtual ~Views() = default;
   Views(const Views&) = delete;
   Views& operator=(const Views&) = delete;
-  void set_call(const Call& call) { call_ = call; }
+  void set_call(const Call& call) {
+    call_ = call;
+    range_ = range_of_call();
+  }
 
   const Program& program() const { return program_; }
   DType dtype() const { return dtype_; }  // of values that are not wide
@@ -149,13 +152,7 @@ class Views {
   Value value() const { return call_.value; }
   Rows call_rows() const { return call_.rows; }
   // The inner rows, or the pairs, of the call.
-  RowRange range() const {
-    const RowsOf rows_of = op().rows_of();
-    const bool of_part = rows_of == RowsOf::kPart || (rows_of == RowsOf::kEdges && rows().part > 0);
-    return rows_of == RowsOf::kPairs ? RowRange{0, rows().pairs}
-           : of_part                 ? shape_.range_of_part(call_.rows)
-                                     : shape_.range_of(call_.rows);
-  }
+  RowRange range() const { return range_; }
 
   // The value that an operation reads, which of computed rows may be another one.
   Value input(std::size_t i) const {
@@ -217,10 +214,19 @@ class Views {
   virtual PairViews pairs() const = 0;
 
  private:
+  RowRange range_of_call() const {
+    const RowsOf rows_of = op().rows_of();
+    const bool of_part = rows_of == RowsOf::kPart || (rows_of == RowsOf::kEdges && rows().part > 0);
+    return rows_of == RowsOf::kPairs ? RowRange{0, rows().pairs}
+           : of_part                 ? shape_.range_of_part(call_.rows)
+                                     : shape_.range_of(call_.rows);
+  }
+
   const Program& program_;
   const RankShape& shape_;
   DType dtype_;
   Call call_;
+  RowRange range_;  // of the call
 };
 
 // Rule::lower of operations that are nothing but their Tail.

@@ -118,6 +118,10 @@ TEST(FairShares, WhatIsRememberedIsWhatWasComputed) {
       }
     }
     for (int step = 0; step < 2000; ++step) {
+      if (step % 500 == 499) {
+        kept.count_none();
+        std::ranges::fill(counts, 0);
+      }
       const std::size_t flow = random() % flows.size();
       const int change = counts[flow] > 0 && random() % 2 == 0 ? -1 : 1;
       counts[flow] += change;
