@@ -289,47 +289,72 @@ inline void dequantize_codes(Isa isa, const Code* codes, std::int64_t count, flo
   dequantize_to_bf16(isa, codes, count, zero, step, y);
 }
 
+// Where a message goes: past the caches, or added to what the row holds.
+struct Unpacking {
+  Isa isa;
+  bool streamed;
+  int adds;  // DequantizeRows::adds
+};
+
+// y += sign * tile.
+template <typename T>
+ATOLL_INLINE inline void add_tile(int sign, const T* __restrict tile, std::int64_t count,
+                                  T* __restrict y) {
+  const auto factor = static_cast<float>(sign);
+#pragma omp simd
+  for (std::int64_t j = 0; j < count; ++j) store(y, j, load(y, j) + factor * load(tile, j));
+}
+
 template <int kBits, typename T>
-ATOLL_INLINE inline void dequantize_row(Isa isa, bool streamed, const std::byte* message,
+ATOLL_INLINE inline void dequantize_row(const Unpacking& how, const std::byte* message,
                                         std::int64_t cols, T* y) {
-  if constexpr (kBits == 32) {
+  if (kBits == 32 && how.adds == 0) {
     const std::size_t bytes = static_cast<std::size_t>(cols) * sizeof(T);
-    if (streamed) {
+    if (how.streamed) {
       copy_past_caches(y, message, bytes);
     } else {
       std::memcpy(y, message, bytes);
     }
-  } else {
+    return;
+  }
+  float zero = 0;
+  float step = 0;
+  if constexpr (kBits != 32) {
     std::uint32_t metadata;
     std::memcpy(&metadata, message, sizeof(metadata));
-    const float zero = to_float(Bf16{static_cast<std::uint16_t>(metadata)});
-    const float step = to_float(Bf16{static_cast<std::uint16_t>(metadata >> 16U)});
-    for (std::int64_t first = 0; first < cols; first += kWireTile) {
-      const std::int64_t count = std::min(kWireTile, cols - first);
-      const std::byte* packed = message + kWireMetadataBytes + first * kBits / 8;
-      if constexpr (kBits == 16) {
-        std::uint16_t codes[kWireTile];
-        std::memcpy(codes, packed, tile_bytes(kBits, count));
-        dequantize_codes(isa, codes, count, zero, step, y + first);
-      } else if constexpr (kBits == 8) {
-        const auto* codes = reinterpret_cast<const std::uint8_t*>(packed);
-        dequantize_codes(isa, codes, count, zero, step, y + first);
-      } else {
-        std::uint8_t codes[kWireTile];
-        unpack_tile<kBits>(packed, count, codes);
-        dequantize_codes(isa, codes, count, zero, step, y + first);
-      }
+    zero = to_float(Bf16{static_cast<std::uint16_t>(metadata)});
+    step = to_float(Bf16{static_cast<std::uint16_t>(metadata >> 16U)});
+  }
+  T values[kWireTile];
+  for (std::int64_t first = 0; first < cols; first += kWireTile) {
+    const std::int64_t count = std::min(kWireTile, cols - first);
+    const std::byte* packed = message + kWireMetadataBytes + first * kBits / 8;
+    T* const to = how.adds == 0 ? y + first : values;
+    if constexpr (kBits == 32) {
+      std::memcpy(to, message + first * static_cast<std::int64_t>(sizeof(T)),
+                  static_cast<std::size_t>(count) * sizeof(T));
+    } else if constexpr (kBits == 16) {
+      std::uint16_t codes[kWireTile];
+      std::memcpy(codes, packed, tile_bytes(kBits, count));
+      dequantize_codes(how.isa, codes, count, zero, step, to);
+    } else if constexpr (kBits == 8) {
+      const auto* codes = reinterpret_cast<const std::uint8_t*>(packed);
+      dequantize_codes(how.isa, codes, count, zero, step, to);
+    } else {
+      std::uint8_t codes[kWireTile];
+      unpack_tile<kBits>(packed, count, codes);
+      dequantize_codes(how.isa, codes, count, zero, step, to);
     }
+    if (how.adds != 0) add_tile(how.adds, values, count, y + first);
   }
 }
 
 template <typename T, std::size_t... kIndex>
-ATOLL_INLINE inline void dequantize_row(Isa isa, bool streamed, int bits, const std::byte* message,
+ATOLL_INLINE inline void dequantize_row(const Unpacking& how, int bits, const std::byte* message,
                                         std::int64_t cols, T* y, std::index_sequence<kIndex...>) {
   (
       [&]() ATOLL_INLINE {
-        if (bits == kWireBits[kIndex])
-          dequantize_row<kWireBits[kIndex]>(isa, streamed, message, cols, y);
+        if (bits == kWireBits[kIndex]) dequantize_row<kWireBits[kIndex]>(how, message, cols, y);
       }(),
       ...);
 }
@@ -391,7 +416,7 @@ void kernel(CpuBackend& backend, Queue&, const kernels::QuantizeRows& call) {
 }
 
 void kernel(CpuBackend& backend, Queue&, const kernels::DequantizeRows& call) {
-  const auto& [packets, list, y] = call;
+  const auto& [packets, list, y, adds] = call;
   const auto messages = static_cast<std::int64_t>(list.rows.size());
   const auto bytes =
       static_cast<std::int64_t>(packets.size()) / std::max<std::int64_t>(1, messages);
@@ -400,7 +425,7 @@ void kernel(CpuBackend& backend, Queue&, const kernels::DequantizeRows& call) {
   // Packets are read in order: only where little is computed does the machine not keep up by
   // itself.
   const bool ahead = bytes >= kWideMessage;
-  const bool streamed = packets.size() >= kStreamedBytes;
+  const Unpacking how{backend.isa(), packets.size() >= kStreamedBytes && adds == 0, adds};
   backend.for_rows(messages, y.cols, [&](RowRange range) {
     run_vectorised(backend.isa(), y.dtype, [&]<typename T>(T) ATOLL_INLINE {
       for (std::int64_t m = range.begin; m < range.end; ++m) {
@@ -408,12 +433,12 @@ void kernel(CpuBackend& backend, Queue&, const kernels::DequantizeRows& call) {
           prefetch<2>(packets.data() + list.offset[m + far], bytes);
           prefetch<3>(packets.data() + list.offset[m + near], bytes);
         }
-        dequantize_row(backend.isa(), streamed, list.bits[m], packets.data() + list.offset[m],
-                       y.cols, y.row<T>(to_index(list.rows[m])),
+        dequantize_row(how, list.bits[m], packets.data() + list.offset[m], y.cols,
+                       y.row<T>(to_index(list.rows[m])),
                        std::make_index_sequence<kWireBits.size()>{});
       }
     });
-    if (streamed) finish_copies();
+    if (how.streamed) finish_copies();
   });
 }
 

@@ -323,7 +323,7 @@ template <typename T, bool kWhole>
 __global__ void __launch_bounds__(kBlockThreads)
     unpack_kernel(std::int64_t messages, std::int64_t cols, const std::byte* packets,
                   const LocalId* ids, const std::int64_t* offset, const std::uint8_t* bits,
-                  Rows<T> y) {
+                  Rows<T> y, float adds) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t warp = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   for (std::int64_t m = warp; m < messages; m += std::int64_t{gridDim.x} * kWarps) {
@@ -332,7 +332,14 @@ __global__ void __launch_bounds__(kBlockThreads)
     T* row = y.at(static_cast<std::int64_t>(ids[m]), 0);
     if (width == 32) {
       const T* from = reinterpret_cast<const T*>(message);
-      for (std::int64_t col = lane; col < cols; col += kWarp) row[col] = from[col];
+      for (std::int64_t col = lane; col < cols; col += kWarp) {
+        if (adds == 0) {
+          row[col] = from[col];
+          continue;
+        }
+        const float sum = __fadd_rn(to_f32(row[col]), __fmul_rn(adds, to_f32(from[col])));
+        store(row + col, narrow<T>(Packed<float, 1>{{sum}}));
+      }
       continue;
     }
     const auto* words = reinterpret_cast<const std::uint32_t*>(message);
@@ -350,6 +357,14 @@ __global__ void __launch_bounds__(kBlockThreads)
       for (int k = 0; k < kGroup; ++k) {
         const auto code = static_cast<std::uint32_t>(codes >> static_cast<unsigned>(k * width));
         values.values[k] = __fadd_rn(__fmul_rn(static_cast<float>(code & mask), step), zero);
+      }
+      if (adds != 0) {
+        const Packed<float, kGroup> held = load_group<T, kWhole>(row, col, cols, 1);
+        const Packed<float, kGroup> rounded = widen(narrow<T>(values));
+#pragma unroll
+        for (int k = 0; k < kGroup; ++k) {
+          values.values[k] = __fadd_rn(held.values[k], __fmul_rn(adds, rounded.values[k]));
+        }
       }
       store_group<T, kWhole>(row, col, cols, values);
     }
@@ -397,14 +412,14 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::QuantizeRows& cal
 }
 
 void kernel(CudaBackend& backend, Queue& queue, const kernels::DequantizeRows& call) {
-  const auto& [packets, list, y] = call;
+  const auto& [packets, list, y, adds] = call;
   const Launch& where = launch_of(backend, queue);
   const auto messages = static_cast<std::int64_t>(list.rows.size());
   with_element_type(y.dtype, [&]<typename T>(T) {
     launch(where, blocks_of_warps(where, messages), kBlockThreads,
            fits_vectors(kGroup, y) ? unpack_kernel<T, true> : unpack_kernel<T, false>, messages,
            y.cols, packets.data(), list.rows.data(), list.offset.data(), list.bits.data(),
-           rows_of<T>(y));
+           rows_of<T>(y), static_cast<float>(adds));
   });
 }
 

@@ -59,12 +59,14 @@ struct QuantizeRows {
 
 // Fills the rows of y that `list` names from the messages of quantize_rows: code * step + zero,
 // one multiplication and one addition in f32, rounded to nearest even in y's type, f32 or bf16.
-// Messages of 32 bits are copied: they must have been packed from y's type.
+// Messages of 32 bits are copied: they must have been packed from y's type. adds: +1 or -1 adds the
+// messages, times that, to what the rows hold, rounded once more; 0 replaces it.
 struct DequantizeRows {
   static constexpr const char* kName = "dequantize_rows";
   std::span<const std::byte> packets;
   UnpackList list;
   MatrixView y;
+  int adds = 0;
 
   bool empty() const { return list.rows.empty() || y.cols == 0; }
   void check(const BackendTraits& backend) const {
@@ -73,8 +75,17 @@ struct DequantizeRows {
     check_length(length(list.offset), length(list.rows), "dequantize_rows offset");
     check_length(length(list.bits), length(list.rows), "dequantize_rows bits");
     check_packets(packets, y, "dequantize_rows packets");
+    ATOLL_ASSERT(adds >= -1 && adds <= 1, "dequantize_rows adds {} times the messages", adds);
   }
-  SpanWork work(bool) const { return pack_work(y, list.rows.size(), packets); }
+  SpanWork work(bool) const {
+    SpanWork work = pack_work(y, list.rows.size(), packets);
+    if (adds == 0) return work;
+    const auto held = static_cast<double>(static_cast<std::int64_t>(list.rows.size()) * y.cols *
+                                          bytes_of(y.dtype));
+    work.bytes += held;
+    work.no_reuse_bytes += held;
+    return work;
+  }
 };
 
 }  // namespace atl::kernels

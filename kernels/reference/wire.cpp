@@ -239,25 +239,34 @@ void kernel(ReferenceBackend&, Queue&, const kernels::QuantizeRows& call) {
 }
 
 void kernel(ReferenceBackend&, Queue&, const kernels::DequantizeRows& call) {
-  const auto& [packets, list, y] = call;
+  const auto& [packets, list, y, adds] = call;
   with_wire_type(y.dtype, [&]<typename T>(T) {
     for (std::size_t m = 0; m < list.rows.size(); ++m) {
       const std::int64_t row = to_index(list.rows[m]);
       ATOLL_ASSERT(0 <= row && row < y.rows, "row {} of {}", row, y.rows);
       const int bits = list.bits[m];
       const auto message = message_of(packets, list.offset[m], bits, y.cols, y.dtype);
+      const MatrixView one = y.rows_in({row, row + 1});
+      const std::vector<float> held = scaled_row<T>(one, 0, {});
       if (bits == 32) {
         std::memcpy(y.row<T>(row), message.data(), message.size());
-        continue;
+      } else {
+        Bf16 zero;
+        Bf16 step;
+        std::memcpy(&zero, message.data(), 2);
+        std::memcpy(&step, message.data() + 2, 2);
+        for (std::int64_t j = 0; j < y.cols; ++j) {
+          const std::int64_t code = get_bits(message.subspan(kWireMetadataBytes), j * bits, bits);
+          const float above = static_cast<float>(code) * to_float(step);
+          set<T>(y, row, j, static_cast<double>(above + to_float(zero)));
+        }
       }
-      Bf16 zero;
-      Bf16 step;
-      std::memcpy(&zero, message.data(), 2);
-      std::memcpy(&step, message.data() + 2, 2);
+      if (adds == 0) continue;
+      const std::vector<float> arrived = scaled_row<T>(one, 0, {});
       for (std::int64_t j = 0; j < y.cols; ++j) {
-        const std::int64_t code = get_bits(message.subspan(kWireMetadataBytes), j * bits, bits);
-        const float above = static_cast<float>(code) * to_float(step);
-        set<T>(y, row, j, static_cast<double>(above + to_float(zero)));
+        const auto column = static_cast<std::size_t>(j);
+        const float sum = held[column] + static_cast<float>(adds) * arrived[column];
+        set<T>(y, row, j, static_cast<double>(sum));
       }
     }
   });

@@ -297,6 +297,11 @@ TEST_F(ContractDeathTest, PartsOfUnpacking) {
   MatrixView f64 = view(3, 4);
   f64.dtype = DType::kF64;
   EXPECT_DEATH(unpack(f64), "dequantize_rows y: dtype 2 found, 0 or 1 expected");
+  const auto add_twice = [&] {
+    h.backend().run(
+        h.queue(), kernels::DequantizeRows{std::as_bytes(std::span(packets)), list, view(3, 4), 2});
+  };
+  EXPECT_DEATH(add_twice(), "dequantize_rows adds 2 times the messages");
 }
 
 // The two halves of a concatenation interleave in memory and yet share nothing.

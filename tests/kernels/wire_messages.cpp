@@ -85,7 +85,8 @@ Packed pack(Harness& h, const Messages& messages, ConstMatrixView x,
 }
 
 std::vector<double> unpack(Harness& h, const Messages& messages,
-                           const std::vector<std::uint8_t>& bytes, DType storage) {
+                           const std::vector<std::uint8_t>& bytes, DType storage,
+                           const Held& held) {
   // Into rows in another order than the messages'.
   std::vector<LocalId> targets;
   for (std::int64_t m = messages.count(); m-- > 0;) {
@@ -96,7 +97,16 @@ std::vector<double> unpack(Harness& h, const Messages& messages,
                         h.input_span(messages.bits)};
   const MatrixView y = storage == DType::kBf16 ? h.output<Bf16>(messages.count(), messages.cols)
                                                : h.output<float>(messages.count(), messages.cols);
-  h.backend().run(h.queue(), kernels::DequantizeRows{std::as_bytes(packets), list, y});
+  if (!held.values.empty()) {
+    std::vector<float> reversed;
+    for (std::int64_t m = messages.count(); m-- > 0;) {
+      const auto row = held.values.begin() + m * messages.cols;
+      reversed.insert(reversed.end(), row, row + messages.cols);
+    }
+    h.backend().run(h.queue(),
+                    kernels::Convert{h.input(messages.count(), messages.cols, reversed), y});
+  }
+  h.backend().run(h.queue(), kernels::DequantizeRows{std::as_bytes(packets), list, y, held.adds});
   const auto reversed = h.download(y);
   std::vector<double> values;
   for (std::int64_t m = messages.count(); m-- > 0;) {

@@ -55,9 +55,15 @@ struct Rounding {
 };
 Packed pack(Harness& h, const Messages& messages, ConstMatrixView x,
             const std::vector<float>& scale, const Rounding& rounding);
+// The rows that messages are added to.
+struct Held {
+  int adds = 0;               // DequantizeRows::adds
+  std::vector<float> values;  // by message
+};
 // The unpacked messages, each a row.
 std::vector<double> unpack(Harness& h, const Messages& messages,
-                           const std::vector<std::uint8_t>& bytes, DType storage);
+                           const std::vector<std::uint8_t>& bytes, DType storage,
+                           const Held& held = {});
 
 // Node 1000 + i for row i.
 std::vector<GlobalId> nodes(std::int64_t rows);

@@ -242,6 +242,36 @@ TEST_P(WireTest, At32BitsMessagesAreGatheredRows) {
   }
 }
 
+float rounded(double value, DType dtype) {
+  const auto wide = static_cast<float>(value);
+  return dtype == DType::kBf16 ? to_float(to_bf16(wide)) : wide;
+}
+
+// Each message as it would have been stored, plus or minus, rounded once more.
+TEST_P(WireTest, AddsMessagesToWhatRowsHold) {
+  const auto& [backend, dtype] = GetParam();
+  for (const std::int64_t cols : {1, 3, 64, 300}) {
+    Harness h(backend, 2, dtype);
+    Messages messages(cols, dtype);
+    for (std::int64_t i = 0; i < 16; ++i) messages.add(i, {1, 2, 4, 8, 16, 32});
+    const Packed packed = pack(h, messages, h.input(16, cols, mixed_rows(16, cols)), {},
+                               {kOracleKey, nodes(16), nullptr, /*nearest=*/cols == 64});
+    const auto alone = unpack(h, messages, packed.bytes, dtype);
+    std::vector<float> held = random_floats(messages.count() * cols, 29);
+    for (float& value : held) value = rounded(value, dtype);
+    for (const int adds : {1, -1}) {
+      std::vector<double> sums;
+      for (std::size_t k = 0; k < alone.size(); ++k) {
+        const float sum = held[k] + static_cast<float>(adds) * static_cast<float>(alone[k]);
+        sums.push_back(rounded(sum, dtype));
+      }
+      SCOPED_TRACE(fmt::format("{} columns, {}", cols, adds));
+      expect_bits_of_rows(unpack(h, messages, packed.bytes, dtype, {adds, held}), sums);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 // Values come back within one step of what was sent.
 TEST_P(WireTest, ErrorsAreBelowOneStep) {
   const auto& [backend, dtype] = GetParam();

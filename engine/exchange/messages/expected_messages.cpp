@@ -62,7 +62,8 @@ MessageWork message_work(const ExchangeOptions& options, Direction direction, do
   if (rule.sender_keeps()) {
     work.pack.rows = kCopy + kAdd;
     work.pack.messages += 1;  // as the receiver will see them
-    if (copies) work.pack.rows += kAdd;
+    if (rule.sends == MessageRule::Sends::kCorrected) work.pack.rows += kCopy;
+    if (copies) work.pack.rows += kReduce;  // what they are added to
   }
   if (rule.measures_drift) work.pack.rows += 2 * kReduce;
   if (rule.shifts) {
@@ -71,7 +72,7 @@ MessageWork message_work(const ExchangeOptions& options, Direction direction, do
     work.unpack.rows += kCopy;
   }
   work.unpack.messages = in_place ? 0 : 1;
-  if (differences) work.unpack.rows += kAdd;
+  if (differences) work.unpack.rows += kReduce;
   if (rule.keeps) {
     work.deliver.rows = kCopy;
   } else if (kind.messages < 1) {
@@ -90,14 +91,14 @@ std::int64_t message_buffer_bytes(const ExchangeOptions& options, int widest,
   // Messages of some layers may be exact.
   const MessageRule rule = message_rule(options, direction, std::min(widest, 1));
   const std::int64_t row = padded_columns(columns) * bytes_of(dtype);
-  const bool differences = rule.sends == MessageRule::Sends::kDifferences;
-  bytes += outer * row * ((rule.keeps ? 1 : 0) + (differences ? 1 : 0));
-  // Kept, copied and decoded, and two numbers in rows of their own.
+  if (rule.keeps) bytes += outer * row;
+  // Kept and copied, and two numbers in rows of their own.
   if (rule.sender_keeps()) {
-    bytes += sent * (3 * row + 2 * kColumnPadding * bytes_of(parameter_dtype(dtype)));
+    bytes += sent * (2 * row + 2 * kColumnPadding * bytes_of(parameter_dtype(dtype)));
   }
-  // Entries of sparse matrices: a pointer, a column and a value for each message.
-  if (rule.shifts) bytes += 2 * (sent + received) * 16;
+  // By what they shift, and entries of sparse matrices: a pointer, a column and a value for each
+  // message.
+  if (rule.shifts) bytes += sent * row + 2 * (sent + received) * 16;
   return bytes;
 }
 

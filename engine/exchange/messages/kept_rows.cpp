@@ -38,9 +38,7 @@ SentRows::SentRows(const Rank& rank, const DistributedOperator& op, std::int64_t
   const std::int64_t messages = op.halo.sent_rows();
   kept_ = zero_rows(rank, messages, cols, storage);
   copies_ = zero_rows(rank, messages, cols, storage);
-  if (rule.sends != MessageRule::Sends::kRows || rule.shifts) {
-    decoded_ = zero_rows(rank, messages, cols, storage);
-  }
+  if (rule.shifts) spread_shift_ = zero_rows(rank, messages, cols, storage);
 }
 
 void SentRows::square_copies(Queue& queue, Tensor& of_each) {
@@ -104,7 +102,7 @@ void SentRows::prepare(Queue& queue, const DistributedOperator& op, MatrixView x
   }
   if (rule_.shifts) {
     backend.run(queue, kernels::Spmm{mean_, {0, mean_.rows}, copies, 0, shift});
-    const MatrixView spread = decoded_.view();
+    const MatrixView spread = spread_shift_.view();
     spread_->add(backend, queue, shift, spread, 0);
     backend.run(queue, kernels::Combine{1, kept, 1, spread, kept});
     backend.run(queue, kernels::Combine{1, copies, -1, spread, copies});
@@ -112,29 +110,29 @@ void SentRows::prepare(Queue& queue, const DistributedOperator& op, MatrixView x
   if (rule_.measures_drift) square_copies(queue, moved_);
 }
 
-void SentRows::update(Queue& queue, std::span<const std::byte> packets, const UnpackList& list) {
+void SentRows::update(Queue& queue, const Packed& packed) {
   Backend& backend = rank_.backend;
   const MatrixView kept = kept_.view();
-  if (rule_.sends == MessageRule::Sends::kRows) {
-    backend.run(queue, kernels::DequantizeRows{packets, list, kept});
-    return;
-  }
-  const MatrixView decoded = decoded_.view();
-  // Nothing arrives of the others.
-  if (std::ssize(list.rows) < decoded.rows) backend.run(queue, kernels::FillZero{decoded});
-  backend.run(queue, kernels::DequantizeRows{packets, list, decoded});
-  if (rule_.sends == MessageRule::Sends::kDifferences) {
-    backend.run(queue, kernels::Combine{1, kept, 1, decoded, kept});
-  } else {
-    backend.run(queue, kernels::Combine{1, copies_.view(), -1, decoded, kept});
+  const auto decode = [&](int adds) {
+    backend.run(queue, kernels::DequantizeRows{packed.bytes, packed.messages, kept, adds});
+  };
+  switch (rule_.sends) {
+    case MessageRule::Sends::kRows:
+      return decode(0);
+    case MessageRule::Sends::kDifferences:
+      return decode(1);
+    case MessageRule::Sends::kCorrected:
+      backend.copy(queue, kept.data, copies_.view().data,
+                   kept.rows * kept.stride * bytes_of(kept.dtype), CopyKind::kDeviceToDevice);
+      return decode(-1);
   }
 }
 
-SentRows::Loss SentRows::loss() {
+SentRows::Loss SentRows::loss(const Packed& packed) {
   Queue& queue = rank_.queue;
   square_copies(queue, size_);
   rank_.backend.run(queue,
-                    kernels::Combine{1, copies_.view(), -1, decoded_.view(), copies_.view()});
+                    kernels::DequantizeRows{packed.bytes, packed.messages, copies_.view(), -1});
   square_copies(queue, moved_);
   Loss loss{download_f32(rank_.backend, queue, size_.view()),
             download_f32(rank_.backend, queue, moved_.view()),

@@ -32,6 +32,12 @@ class PeerRows {
 // correction, what its messages have lost (e). A row per message, in the order of the lists.
 class SentRows {
  public:
+  // Packets and the messages in them.
+  struct Packed {
+    std::span<const std::byte> bytes;
+    UnpackList messages;
+  };
+
   // scores: A_k of the messages, where the rule shifts.
   SentRows(const Rank& rank, const DistributedOperator& op, std::int64_t cols, DType storage,
            const MessageRule& rule, std::vector<float> scores);
@@ -43,7 +49,7 @@ class SentRows {
   // Packed in place of rows of x: differences, or corrected rows.
   MatrixView copies() { return copies_.view(); }
   // After packing: what arrives of the messages is what is kept.
-  void update(Queue& queue, std::span<const std::byte> packets, const UnpackList& list);
+  void update(Queue& queue, const Packed& packed);
 
   // Which messages are shifted from now on.
   void set_shifted(const DistributedOperator& op, const std::vector<std::uint8_t>& shifted);
@@ -54,14 +60,14 @@ class SentRows {
   };
   Drift drift();
   // |v|^2 and |v - Q(v)|^2 of each message as the last update() has seen it, where the rule sends
-  // copies v, all of it lost of one that is not sent; and |m|^2, where v are differences. Once: it
-  // takes them as scratch memory.
+  // copies v, all of it lost of one that is not sent; and |m|^2, where v are differences. packed:
+  // as update() got it. Once: it takes the copies as scratch memory.
   struct Loss {
     std::vector<float> sent;
     std::vector<float> lost;
     std::vector<float> rows;
   };
-  Loss loss();
+  Loss loss(const Packed& packed);
 
   MatrixView kept() { return kept_.view(); }
 
@@ -74,8 +80,8 @@ class SentRows {
   std::vector<float> scores_;
   Tensor kept_;
   Tensor copies_;
-  Tensor decoded_;
   Tensor moved_, size_;
+  Tensor spread_shift_;  // by what each kept row moves, where the rule shifts
   ConstDeviceArray<LocalId> counting_;
   std::unique_ptr<PeerRows> spread_;  // of the shift
   ConstDeviceArray<std::int64_t> mean_row_ptr_;

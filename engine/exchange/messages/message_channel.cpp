@@ -109,7 +109,6 @@ MessageChannel::MessageChannel(const Rank& rank, const DistributedOperator& op, 
   const auto zeroed = [&](std::int64_t rows) { return zero_rows(rank, rows, cols, storage); };
   const std::int64_t outer = op.with_halo() - op.inner();
   if (rule.keeps) memory_->kept = zeroed(outer);
-  if (is(MessageRule::Sends::kDifferences)) decoded_ = zeroed(outer);
   if (rule.shifts) {
     memory_->sent_shift = zeroed(rank.transport.size());
     memory_->shift = zeroed(rank.transport.size());
@@ -152,6 +151,7 @@ void MessageChannel::set_bits(MessageBits sent, MessageBits received, bool as_ro
   // The same state on both ends, whenever differences are sent again.
   if (as_rows && !as_rows_) forget_kept_rows();
   as_rows_ = as_rows;
+  is_packed_ = false;
   pieces_ = keeps() ? 1 : op_.pieces;
   const MessageRows rows{rank_, op_, cols_, storage_};
   // Rows that have padding, or are still read when the packet comes, or differences are unpacked.
@@ -201,8 +201,7 @@ RoundingSpec MessageChannel::rounding(const Round& round) const {
 void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& round) {
   const TraceTag tag{round.epoch, channel_.layer, rank_.transport.rank(), -1, channel_.number};
   const ScopedSpan span(rank_.trace, "pack", tag, to_string(channel_.direction), SpanOf::kHost);
-  const std::span<std::byte> sent(static_cast<std::byte*>(memory_->sent.get()),
-                                  static_cast<std::size_t>(sent_.layout().buffer_bytes));
+  const std::span<std::byte> sent = sent_packets();
   const PackTrace trace{range_.span().first(sent_.groups().rows.size()),
                         variance_.span().first(sent_.groups().order.size()), bad_row_.span()};
   const std::span<const float> scale =
@@ -222,7 +221,8 @@ void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& ro
         queue, kernels::QuantizeRows{x.rows_in({0, op_.sendable()}), sent_.pack_list(), scale,
                                      rounding(round), sent, trace});
   }
-  if (sender_keeps()) sent_rows_->update(queue, sent, sent_.unpack_list());
+  if (sender_keeps()) sent_rows_->update(queue, packed());
+  is_packed_ = true;
   packing_end_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
   // On a device this would wait for the packing; require_sendable() comes after the epoch there.
   if (rank_.backend.host_accessible()) require_sendable(round.epoch);
@@ -373,21 +373,10 @@ std::optional<double> MessageChannel::packing_seconds() const {
 void MessageChannel::unpack(MatrixView target, int begin, int end) {
   end = std::min(end, pieces_);
   if (begin >= end) return;
-  const bool differences = is(MessageRule::Sends::kDifferences);
-  const MatrixView to = differences ? decoded_.view() : target;
-  const UnpackList all = received_.all();
-  // Rows that don't come have no difference.
-  if (differences && std::ssize(all.rows) < to.rows) {
-    rank_.backend.run(rank_.queue, kernels::FillZero{to});
+  if (begin == 0 && end == pieces_) return unpack_messages(target, received_.all());
+  for (std::size_t peer = 0; peer < received_.peers(); ++peer) {
+    unpack_messages(target, received_.of(peer, begin, end));
   }
-  if (begin == 0 && end == pieces_) {
-    unpack_messages(to, all);
-  } else {
-    for (std::size_t peer = 0; peer < received_.peers(); ++peer) {
-      unpack_messages(to, received_.of(peer, begin, end));
-    }
-  }
-  if (differences) rank_.backend.run(rank_.queue, kernels::Combine{1, target, 1, to, target});
 }
 
 void MessageChannel::unpack_messages(MatrixView target, const UnpackList& list) {
@@ -395,7 +384,13 @@ void MessageChannel::unpack_messages(MatrixView target, const UnpackList& list) 
   const std::span<const std::byte> packets(
       static_cast<const std::byte*>(memory_->received.get()),
       static_cast<std::size_t>(received_.layout().buffer_bytes));
-  rank_.backend.run(rank_.queue, kernels::DequantizeRows{packets, list, target});
+  const int adds = is(MessageRule::Sends::kDifferences) ? 1 : 0;
+  rank_.backend.run(rank_.queue, kernels::DequantizeRows{packets, list, target, adds});
+}
+
+std::span<std::byte> MessageChannel::sent_packets() const {
+  return {static_cast<std::byte*>(memory_->sent.get()),
+          static_cast<std::size_t>(sent_.layout().buffer_bytes)};
 }
 
 void MessageChannel::require_sendable(int epoch) {
@@ -434,7 +429,10 @@ std::vector<float> MessageChannel::range_variance() const {
 }
 
 const SentRows::Loss& MessageChannel::loss() {
-  if (!loss_) loss_ = sent_rows_->loss();
+  if (!loss_) {
+    ATOLL_ASSERT(is_packed_, "the packets of channel {} are gone", channel_.slot());
+    loss_ = sent_rows_->loss(packed());
+  }
   return *loss_;
 }
 

@@ -112,6 +112,8 @@ class MessageChannel {
   // Fills rows of `target` from pieces [begin, end) of all packets, which have arrived.
   void unpack(MatrixView target, int begin, int end);
   void unpack_messages(MatrixView target, const UnpackList& list);
+  std::span<std::byte> sent_packets() const;
+  SentRows::Packed packed() const { return {sent_packets(), sent_.unpack_list()}; }
   // Fills the halo rows of x with those that are kept.
   void deliver(MatrixView x);
   void set_shifted(const MessageBits& received);
@@ -138,10 +140,10 @@ class MessageChannel {
   ConstDeviceArray<GlobalId> device_copy_ids_;
 
   std::unique_ptr<SentRows> sent_rows_;  // null: the rule needs none
-  Tensor decoded_;                       // differences that have come
   std::unique_ptr<PeerRows> shifted_;    // rows of Memory::kept that shift
   bool has_kept_ = false;                // rows of an epoch before
   int epoch_ = 0;                        // of the last begin()
+  bool is_packed_ = false;               // its packets are those of the widths of now
   std::optional<SentRows::Loss> loss_;   // the same
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
   // Since the epoch before. It is finished before its memory goes.
