@@ -16,8 +16,7 @@ AskedMessages asked_messages(const TrainOptions& options,
   if (mode.sent == MessagesSent::kByCost) {
     fail_option(
         "--exchange {}: it chooses widths while it trains, which no plan can foresee; allowed are "
-        "all "
-        "other modes",
+        "all other modes",
         mode.name);
   }
   if (mode.takes_bits()) {

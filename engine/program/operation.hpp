@@ -43,7 +43,7 @@ enum class RowsOf : std::uint8_t {
   kEnds,   // both ends of these pairs, by node
   kPart,   // inner nodes of a part that several ranks hold, whose columns they share
 };
-inline constexpr std::size_t kRowsOfKinds = 6;
+inline constexpr std::size_t kRowsOfKinds = static_cast<std::size_t>(RowsOf::kPart) + 1;
 
 // The parts of an operation along edges whose coefficients only the reader of a row knows
 // (operations/neighbourhood.hpp).

@@ -247,7 +247,7 @@ void kernel(ReferenceBackend&, Queue&, const kernels::DequantizeRows& call) {
       const int bits = list.bits[m];
       const auto message = message_of(packets, list.offset[m], bits, y.cols, y.dtype);
       const MatrixView one = y.rows_in({row, row + 1});
-      const std::vector<float> held = scaled_row<T>(one, 0, {});
+      const std::vector<float> held = adds == 0 ? std::vector<float>() : scaled_row<T>(one, 0, {});
       if (bits == 32) {
         std::memcpy(y.row<T>(row), message.data(), message.size());
       } else {

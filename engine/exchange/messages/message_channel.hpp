@@ -143,8 +143,8 @@ class MessageChannel {
   std::unique_ptr<PeerRows> shifted_;    // rows of Memory::kept that shift
   bool has_kept_ = false;                // rows of an epoch before
   int epoch_ = 0;                        // of the last begin()
-  bool is_packed_ = false;               // its packets are those of the widths of now
   std::optional<SentRows::Loss> loss_;   // the same
+  bool is_packed_ = false;               // the packets of the last begin() have the present widths
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
   // Since the epoch before. It is finished before its memory goes.
   std::unique_ptr<PendingPackets> under_way_;
