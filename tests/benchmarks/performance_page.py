@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes docs/performance.md from the result files in tests/benchmarks/results.
+"""Writes the pages of figures in docs from the result files in tests/benchmarks/results.
 
-    performance_page.py --write docs/performance.md
-    performance_page.py --check docs/performance.md     # exit code 1 if the page differs
+    performance_page.py --write docs
+    performance_page.py --check docs     # exit code 1 if a page differs
 
-To add or renew a figure, edit the result file of its topic and write the page again. A file has
+To add or renew a figure, edit the result file of its topic and write the pages again. A file has
 `title`, `context`, and `tables` or `items` (a list of sentences). A table has
 
     columns, rows   cells are text, numbers, or [median, least, most]; the next three fields, if
@@ -26,19 +26,29 @@ import textwrap
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 MACHINES = "machines.json"
-TOPICS = ["cpu_epochs", "gpu", "peers", "slow_networks", "accuracy", "placement", "partition",
-          "failures", "import_tests", "targets", "never_run"]
-INTRO = """\
-<!-- Written by tests/benchmarks/performance_page.py from tests/benchmarks/results: edit those. -->
+NOTE = ("<!-- Written by tests/benchmarks/performance_page.py from tests/benchmarks/results: "
+        "edit those. -->")
+PAGES = {  # file name: introduction, topics
+    "performance.md": ("""\
 # What was measured
 
-Every figure has its command, commit, machine and spread: median (least - most), or a figure for
-each turn. They are in columns of their own, or in the head of the first column. Builds are release
-builds, mostly of the commit with small changes. Other work ran, too, unless a table says "quiet".
-"arxiv" is the real ogbn-arxiv graph with **substitute features**, 40 columns from a language model:
-no accuracy on it can be compared with a published one. "arxiv shape", "products shape" and
+Every figure has a command, commit, machine and spread: median (least - most), or a figure per turn.
+Builds are release builds, mostly of the commit with small changes. Other work ran unless a table
+says "quiet". "arxiv" is ogbn-arxiv with **substitute features**, 40 columns of a language model:
+its accuracies can't be compared with published ones. "arxiv shape", "products shape" and
 "products/10" are `atoll generate like:ogbn-arxiv`, `like:ogbn-products` and `--scale 0.1` of it.
-"""
+""", ["cpu_epochs", "gpu", "peers", "slow_networks", "accuracy", "placement", "partition",
+      "failures", "import_tests", "targets", "never_run"]),
+    "performance-messages.md": ("""\
+# What was measured: messages
+
+These tables are about messages between ranks. [performance.md](performance.md) says how to read
+figures, and what "arxiv" is. Unless a table says something else, it has ms per epoch on arxiv of a
+GCN, 3 x 256 with batch norm and without dropout, cut by `--method auto`. "2 hosts, 10 Mbit/s" are
+hosts of an [emulated cluster](emulated-cluster.md) whose network cards have that rate, with one
+rank and thread on each.
+""", ["partial_sums", "overlap", "exchange_modes", "packing", "exchange_accuracy"]),
+}
 TABLE_FIELDS = {"context", "commands", "machine", "commit", "date", "columns", "rows", "notes"}
 SOURCES = {"commands": "command", "machine": "machine", "commit": "commit"}  # field: its column
 
@@ -124,8 +134,7 @@ def note_lines(notes):
     return lines + [""] if lines else []
 
 
-def topic_lines(path, machines):
-    topic = read(path)
+def topic_lines(path, topic, machines):
     lines = [f"## {topic['title']}", ""]
     if topic.get("context"):
         lines += wrapped(topic["context"]) + [""]
@@ -135,19 +144,29 @@ def topic_lines(path, machines):
     return lines + note_lines(topic.get("items", []))
 
 
-def page(results=RESULTS, topics=None):
-    """The whole page as text."""
-    topics = TOPICS if topics is None else topics
+def page(introduction, paths, machines):
+    """A page as text, with those machines that its topics name."""
+    lines, named = [], set()
+    for path in paths:
+        topic = read(path)
+        lines += topic_lines(path, topic, machines)
+        named.update(*map(machines_of, topic.get("tables", [])))
+    head = [NOTE, *introduction.splitlines(), "", "| machine | |", "|---|---|"]
+    head += [row_line(item) for item in machines.items() if item[0] in named]
+    return "\n".join([*head, "", *lines]).rstrip("\n") + "\n"
+
+
+def pages(results=RESULTS, contents=None):
+    """All pages as text, by their file names."""
+    contents = contents or PAGES
+    topics = [name for _, names in contents.values() for name in names]
     known = {f"{name}.json" for name in topics} | {MACHINES}
     for path in sorted(results.glob("*.json")):
         if path.name not in known:
-            raise BadResult(f"{path}: is no topic of the page; known are {', '.join(topics)}")
+            raise BadResult(f"{path}: is no topic of a page; known are {', '.join(topics)}")
     machines = read(results / MACHINES)
-    lines = [*INTRO.splitlines(), "", "| machine | |", "|---|---|"]
-    lines += [row_line(item) for item in machines.items()] + [""]
-    for name in topics:
-        lines += topic_lines(results / f"{name}.json", machines)
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return {name: page(introduction, [results / f"{topic}.json" for topic in names], machines)
+            for name, (introduction, names) in contents.items()}
 
 
 def difference(found, made):
@@ -164,26 +183,30 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--write", metavar="PAGE", type=pathlib.Path)
-    what.add_argument("--check", metavar="PAGE", type=pathlib.Path)
+    what.add_argument("--write", metavar="FOLDER", type=pathlib.Path)
+    what.add_argument("--check", metavar="FOLDER", type=pathlib.Path)
     options = parser.parse_args(arguments)
     try:
-        made = page()
+        made = pages()
         if options.write:
-            options.write.write_text(made, encoding="utf-8")
+            for name, text in made.items():
+                (options.write / name).write_text(text, encoding="utf-8")
             return 0
-        differs = difference(options.check.read_text(encoding="utf-8"), made)
+        found = {name: (options.check / name).read_text(encoding="utf-8") for name in made}
     except (BadResult, OSError) as error:
         print(error, file=sys.stderr)
         return 2
-    if differs is None:
-        return 0
-    number, found, expected = differs
-    shown = ["(no such line)" if line is None else line for line in (found, expected)]
-    print(f"{options.check}:{number}: is not what the result files give.\n  page:  {shown[0]}\n"
-          f"  files: {shown[1]}\nEdit tests/benchmarks/results, then run: "
-          f"tests/benchmarks/performance_page.py --write {options.check}", file=sys.stderr)
-    return 1
+    for name, text in made.items():
+        differs = difference(found[name], text)
+        if differs is not None:
+            number, *pair = differs
+            shown = ["(no such line)" if line is None else line for line in pair]
+            print(f"{options.check / name}:{number}: is not what the result files give.\n"
+                  f"  page:  {shown[0]}\n  files: {shown[1]}\n"
+                  "Edit tests/benchmarks/results, then run: "
+                  f"tests/benchmarks/performance_page.py --write {options.check}", file=sys.stderr)
+            return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The page made of small result files, what is refused in them, and the links to the real page."""
+"""A page made of small result files, what is refused in them, and the links to the real pages."""
 
 import contextlib
 import copy
@@ -13,7 +13,7 @@ import unittest
 import performance_page
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "performance.md"
+PAGES = [ROOT / "docs" / name for name in performance_page.PAGES]
 TABLE = {"context": "In ms.", "machine": "A", "commit": "0123456", "date": "2026-11-26",
          "commands": ["atoll bench", "atoll train"],
          "columns": ["model", "ms", ""], "rows": [["GCN", [1429, 1409, 1501], ""]],
@@ -31,14 +31,15 @@ class PageTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.results = pathlib.Path(folder.name)
-        self.write("machines", {"A": "two cores"})
+        self.write("machines", {"A": "two cores", "B": "a GPU"})
 
     def write(self, name, value):
         (self.results / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
 
     def page(self, tables):
         self.write("speed", {"title": "Speed", "tables": tables})
-        return performance_page.page(self.results, ["speed"])
+        contents = {"page.md": ("# Figures\n", ["speed"])}
+        return performance_page.pages(self.results, contents)["page.md"]
 
     def refused(self, part, **changes):
         table = copy.deepcopy(TABLE)
@@ -58,13 +59,13 @@ class PageTest(unittest.TestCase):
             "## Speed\n\nIn ms.\n\n"
             "| model<br>machine A, commit 0123456, 2026-11-26<br>`atoll bench`<br>`atoll train` "
             "| ms | |\n|---|---|---|\n| GCN | 1,429 (1,409 - 1,501) | |\n\n* A note.\n"), page)
-        self.assertIn("| A | two cores |\n", page)
+        self.assertIn("# Figures\n\n| machine | |\n|---|---|\n| A | two cores |\n\n## Speed", page)
 
     def test_numbers_keep_their_digits(self):
         table = json.dumps(dict(TABLE, rows=[["GCN", 0, ""]])).replace('"GCN", 0', '"GCN", 2.10')
-        (self.results / "speed.json").write_text(f'{{"title": "Speed", "tables": [{table}]}}',
-                                                 encoding="utf-8")
-        self.assertIn("| GCN | 2.10 | |\n", performance_page.page(self.results, ["speed"]))
+        path = self.results / "speed.json"
+        path.write_text(f'{{"title": "Speed", "tables": [{table}]}}', encoding="utf-8")
+        self.assertIn("| GCN | 2.10 | |\n", performance_page.page("", [path], {"A": "two cores"}))
 
     def test_no_line_is_too_long_or_begins_a_list_by_chance(self):
         text = "word " * 18 + "a - b, `x --option value` " * 20
@@ -82,7 +83,7 @@ class PageTest(unittest.TestCase):
         self.assertIn("| x | A | y |\n", self.page([columns]))
 
     def test_what_does_not_fit_is_named(self):
-        self.refused("machine 'B' is not in machines.json, which has A", machine="B")
+        self.refused("machine 'C' is not in machines.json, which has A, B", machine="C")
         self.refused("row 1: 1 cells for 3 columns", rows=[["GCN"]])
         self.refused("unknown field 'note'", note="A note.")
 
@@ -96,39 +97,52 @@ class PageTest(unittest.TestCase):
         self.assertEqual(performance_page.difference("a\nc\n", "a\nb\n"), (2, "c", "b"))
         self.assertEqual(performance_page.difference("a", "a\nb"), (2, None, "b"))
 
-    def test_check_names_the_line_of_an_edited_page(self):
-        edited = self.results / "page.md"
-        lines = performance_page.page().split("\n")
-        edited.write_text("\n".join(lines[:4] + ["by hand"] + lines[5:]), encoding="utf-8")
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said):
-            self.assertEqual(performance_page.main(["--check", str(edited)]), 1)
-        self.assertIn(f"{edited}:5: is not what the result files give", said.getvalue())
-        self.assertIn("by hand", said.getvalue())
-        self.assertEqual(performance_page.main(["--write", str(edited)]), 0)
-        self.assertEqual(performance_page.main(["--check", str(edited)]), 0)
+    def test_check_names_the_page_and_line_that_was_edited(self):
+        folder = str(self.results)
+        self.assertEqual(performance_page.main(["--write", folder]), 0)
+        self.assertEqual(performance_page.main(["--check", folder]), 0)
+        for path in PAGES:
+            edited = self.results / path.name
+            text = edited.read_text(encoding="utf-8")
+            lines = text.split("\n")
+            edited.write_text("\n".join(lines[:4] + ["by hand"] + lines[5:]), encoding="utf-8")
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said):
+                self.assertEqual(performance_page.main(["--check", folder]), 1)
+            self.assertIn(f"{edited}:5: is not what the result files give", said.getvalue())
+            self.assertIn("by hand", said.getvalue())
+            edited.write_text(text, encoding="utf-8")
 
 
-class RealPageTest(unittest.TestCase):
-    def test_the_page_is_what_the_result_files_give(self):
-        self.assertEqual(performance_page.main(["--check", str(PAGE)]), 0)
+class RealPagesTest(unittest.TestCase):
+    def test_the_pages_are_what_the_result_files_give(self):
+        self.assertEqual(performance_page.main(["--check", str(ROOT / "docs")]), 0)
 
-    def test_the_page_stays_short(self):
-        self.assertLessEqual(len(PAGE.read_text(encoding="utf-8").splitlines()), 250)
+    def test_pages_and_lines_stay_short(self):
+        for path in PAGES:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            self.assertLessEqual(len(lines), 250, path.name)
+            for number, (line, after) in enumerate(zip(lines, lines[1:] + [""]), 1):
+                if not after.startswith("|---"):  # heads of tables have the commands
+                    self.assertLessEqual(len(line), 400, f"{path.name}:{number}")
 
-    def test_links_to_the_page_lead_to_headings(self):
-        known = anchors(PAGE.read_text(encoding="utf-8"))
+    def test_links_to_the_pages_lead_to_headings(self):
+        known = {path.name: anchors(path.read_text(encoding="utf-8")) for path in PAGES}
         for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]:
-            pattern = r"\]\(#([^)]*)\)" if path == PAGE else r"performance\.md#([^)]*)\)"
-            for anchor in re.findall(pattern, path.read_text(encoding="utf-8")):
-                self.assertIn(anchor, known, f"{path.name} links to it")
+            links = re.findall(r"\]\((?:docs/)?([\w-]*\.md|)#([^)]*)\)",
+                               path.read_text(encoding="utf-8"))
+            for name, anchor in links:
+                name = name or path.name
+                if name in known:
+                    self.assertIn(anchor, known[name], f"{path.name} links to it")
 
-    def test_links_of_the_page_lead_to_headings_of_other_pages(self):
-        for name, anchor in re.findall(r"\]\((\w[\w-]*\.md)(?:#([^)]*))?\)",
-                                       PAGE.read_text(encoding="utf-8")):
-            text = (PAGE.parent / name).read_text(encoding="utf-8")
-            if anchor:
-                self.assertIn(anchor, anchors(text), name)
+    def test_links_of_the_pages_lead_to_headings_of_other_pages(self):
+        for path in PAGES:
+            for name, anchor in re.findall(r"\]\((\w[\w-]*\.md)(?:#([^)]*))?\)",
+                                           path.read_text(encoding="utf-8")):
+                text = (path.parent / name).read_text(encoding="utf-8")
+                if anchor:
+                    self.assertIn(anchor, anchors(text), name)
 
 
 if __name__ == "__main__":
