@@ -39,22 +39,25 @@ LayerPlan decisions_of(const Scope& scope, std::span<const LayerPlan> strategy, 
 // The costs of one scope on all ranks.
 class ScopeReader {
  public:
-  // counts: by rank. alike: the pieces of this scope with other bits or another route, whose blocks
-  // take the same seconds; empty: none are known.
+  // counts, views: by rank. alike: the pieces of this scope with other bits or another route, whose
+  // blocks take the same seconds; empty: none are known.
   ScopeReader(const EpochSetting& setting, std::span<const RankCounts> counts,
-              const TrainingPrograms& programs, const LayerPlan& decisions,
-              std::span<const PieceCost* const> alike)
+              std::span<const std::unique_ptr<Views>> views, const TrainingPrograms& programs,
+              const LayerPlan& decisions, std::span<const PieceCost* const> alike)
       : setting_(setting),
         programs_(programs),
         program_(programs.training),
         decisions_(decisions),
         counts_(counts),
+        views_(views),
         alike_(alike) {}
 
   std::vector<PieceCost> read(int scope) {
-    const auto& blocks = programs_.blocks_of_scope[static_cast<std::size_t>(scope)];
-    pieces_.emplace_back().blocks.reserve(blocks.size() + 1);
-    for (const int block : blocks) add(block);
+    left_ = programs_.blocks_of_scope[static_cast<std::size_t>(scope)];
+    const auto sums = std::ranges::count_if(left_, [&](int b) { return has_sum(b); });
+    pieces_.reserve(static_cast<std::size_t>(sums) + 1);
+    pieces_.emplace_back();
+    for (; !left_.empty(); left_ = left_.subspan(1)) add(left_.front());
     if (scope + 1 == std::ssize(program_.scopes)) add_rest();
     if (pieces_.back().blocks.empty() && !pieces_.back().ends_stage()) pieces_.pop_back();
     return std::move(pieces_);
@@ -76,8 +79,8 @@ class ScopeReader {
     std::vector<double> seconds(counts_.size(), 0);
     for (const Call& call : block.calls) {
       for (int rank = 0; rank < ranks(); ++rank) {
-        seconds[static_cast<std::size_t>(rank)] +=
-            call_seconds(device(rank), program_, call, counts(rank).shape);
+        const auto r = static_cast<std::size_t>(rank);
+        seconds[r] += call_seconds(device(rank), *views_[r], call);
       }
     }
     return seconds;
@@ -86,6 +89,11 @@ class ScopeReader {
   template <typename Seconds>
   BlockCost& add_block(const PhasePlace& place, const Seconds& seconds) {
     std::vector<BlockCost>& blocks = pieces_.back().blocks;
+    // As many as the piece will have: pieces are kept, and growing costs more than counting.
+    if (blocks.empty()) {
+      const auto sum = std::ranges::find_if(left_, [&](int b) { return has_sum(b); });
+      blocks.reserve(static_cast<std::size_t>(sum - left_.begin()) + 1);
+    }
     BlockCost cost{.place = place};
     if (alike_.empty()) {
       cost.seconds = seconds();
@@ -136,8 +144,16 @@ class ScopeReader {
   }
 
   // Sums over all ranks end a piece; of one rank there is nothing to wait for.
+  bool is_sum(const Operation& op) const {
+    return op.rule->reach == Reach::kRanks && counts_.size() > 1;
+  }
+  bool has_sum(int b) const {
+    return programs_.phases[static_cast<std::size_t>(b)] == Phase::kRest &&
+           std::ranges::any_of(block_at(b).calls,
+                               [&](const Call& call) { return is_sum(program_.at(call.value)); });
+  }
   void add_sum(const Block& block, const Operation& op) {
-    if (op.rule->reach != Reach::kRanks || counts_.size() == 1) return;
+    if (!is_sum(op)) return;
     const PhasePlace place = place_of(block, Phase::kAllReduce);
     PieceCost& piece = pieces_.back();
     piece.sum_place = place;
@@ -244,7 +260,9 @@ class ScopeReader {
   const Program& program_;
   const LayerPlan& decisions_;
   std::span<const RankCounts> counts_;
+  std::span<const std::unique_ptr<Views>> views_;
   std::span<const PieceCost* const> alike_;
+  std::span<const int> left_;  // blocks to read, the one at work first
   std::vector<PieceCost> pieces_;
 };
 
@@ -319,10 +337,9 @@ class KernelSeconds final : public kernels::TakesEach<KernelSeconds, Requests> {
 
 }  // namespace
 
-double call_seconds(const Device& device, const Program& program, const Call& call,
-                    const RankShape& shape) {
+double call_seconds(const Device& device, Views& rank, const Call& call) {
   KernelSeconds kernels(device);
-  lower_counted(program, call, shape, DType::kF32, kernels);
+  lower(rank, call, kernels);
   return kernels.seconds();
 }
 
@@ -332,6 +349,7 @@ std::span<const int> EpochCosts::pieces(const EpochSetting& setting, int cut,
   const std::vector<Scope>& scopes = programs_.any().training.scopes;
   const bool covers = sends_covers(programs_.any(), setting.partition);
   scopes_.resize(scopes.size());
+  if (pieces_.empty()) pieces_.reserve(2 * scopes.size());
   numbers_.clear();
   for (int scope = 0; scope < static_cast<int>(scopes.size()); ++scope) {
     const Scope& is = scopes[static_cast<std::size_t>(scope)];
@@ -364,9 +382,10 @@ const std::vector<int>& EpochCosts::numbers_of(const EpochSetting& setting, int 
   if (read != costs.known.end()) {
     for (const int number : read->second) alike.push_back(&piece(number));
   }
+  const std::span<const RankCounts> counted =
+      counts(setting.partition, key.cut, key.decisions.recomputation);
   std::vector<PieceCost> pieces =
-      ScopeReader(setting, counts(setting.partition, key.cut, key.decisions.recomputation),
-                  programs, key.decisions, alike)
+      ScopeReader(setting, counted, views(programs, counted), programs, key.decisions, alike)
           .read(scope);
   std::vector<int>& numbers = place->second;
   for (std::size_t p = 0; p < pieces.size(); ++p) {
@@ -382,6 +401,18 @@ const std::vector<int>& EpochCosts::numbers_of(const EpochSetting& setting, int 
     }
   }
   return numbers;
+}
+
+std::span<const std::unique_ptr<Views>> EpochCosts::views(const TrainingPrograms& programs,
+                                                          std::span<const RankCounts> counts) {
+  const auto [place, is_new] = views_.try_emplace({&programs, counts.data()});
+  if (is_new) {
+    place->second.reserve(counts.size());
+    for (const RankCounts& rank : counts) {
+      place->second.push_back(counted_views(programs.training, rank.shape, DType::kF32));
+    }
+  }
+  return place->second;
 }
 
 std::span<const RankCounts> EpochCosts::counts(

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 
 #include "engine/exchange/expected_messages.hpp"
 #include "engine/placement/cost_model.hpp"
@@ -108,9 +109,8 @@ struct PieceCost {
   bool operator==(const PieceCost&) const = default;
 };
 
-// Seconds that `device` takes for a call. shape: of its rank.
-double call_seconds(const Device& device, const Program& program, const Call& call,
-                    const RankShape& shape);
+// Seconds that `device` takes for a call. rank: see counted_views().
+double call_seconds(const Device& device, Views& rank, const Call& call);
 
 // Costs of the scopes of a model's training, each read from a program once for every set of
 // decisions that it depends on: those about its own layer, of the first two layers forward also
@@ -146,11 +146,17 @@ class EpochCosts {
   };
 
   const std::vector<int>& numbers_of(const EpochSetting& setting, int scope, const ScopeKey& key);
+  // By rank. counts: an answer of counts().
+  std::span<const std::unique_ptr<Views>> views(const TrainingPrograms& programs,
+                                                std::span<const RankCounts> counts);
 
   const Topology& topology_;
   ProgramsByOrder& programs_;
   const PhaseCorrections& corrections_;
   std::map<std::pair<int, std::shared_ptr<const Recomputation>>, std::vector<RankCounts>> counts_;
+  std::map<std::pair<const TrainingPrograms*, const RankCounts*>,
+           std::vector<std::unique_ptr<Views>>>
+      views_;
   std::vector<PieceCost> pieces_;   // by number
   std::vector<ScopeCosts> scopes_;  // by scope
   std::vector<int> numbers_;        // the last answer

@@ -29,11 +29,12 @@ double fetch_seconds(const Topology& topology, int from, int to, double bytes) {
 double computing_halo_seconds(const TrainingPrograms& programs, const Device& device,
                               std::int64_t rows) {
   const RankShape shape{.rows = {.computed = rows}};
+  const auto rank = counted_views(programs.training, shape, DType::kF32);
   double seconds = 0;
   for (const Block& block : programs.training_schedule.blocks) {
     for (const Call& call : block.calls) {
       if (call.rows != Rows::kComputed && call.rows != Rows::kPlaced) continue;
-      seconds += call_seconds(device, programs.training, call, shape);
+      seconds += call_seconds(device, *rank, call);
     }
   }
   return seconds;

@@ -1,7 +1,6 @@
 #include "engine/placement/memory_model.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "engine/program/column_exchange.hpp"
 #include "engine/program/loss.hpp"
@@ -110,38 +109,28 @@ std::vector<double> training_bytes(const EpochSetting& setting, std::span<const 
 std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
                                  std::span<const RankCounts> counts, const Topology& topology,
                                  const ExchangeOptions& exchange) {
-  // By RowsOf: elements of a row of all operations with such rows, and how many operations there
-  // are.
-  struct Elements {
-    std::int64_t per_row = 0;
-    std::int64_t operations = 0;
-  };
-  std::array<Elements, kRowsOfKinds> elements;
-  std::vector<std::int64_t> messages(counts.size(), 0);
+  const TrainingPrograms::LayerOperations& of_layer = programs.operations_of(layer);
   const ExchangeOptions* const inexact = unless_exact(exchange);
-  for (const Program* program : {&programs.training, &programs.evaluation}) {
-    for (Value v = 0; v < program->size(); ++v) {
-      const Scope& scope = program->scope_of(v);
-      if ((scope.kind == Scope::Kind::kLayer ? scope.layer : -1) != layer) continue;
-      const Operation& op = program->at(v);
-      Elements& like = elements[static_cast<std::size_t>(op.rows_of())];
-      ++like.operations;
-      if (program == &programs.training && op.has_rows()) like.per_row += program->row_elements(op);
-      // Most operations send nothing.
-      if (!op.needs_messages() && op.rule->reach != Reach::kGroup) continue;
-      for (std::size_t r = 0; r < counts.size(); ++r) {
-        messages[r] += op_buffer_bytes(op, counts[r], programs.dtype,
-                                       program == &programs.training ? inexact : nullptr) +
-                       conversion_bytes(programs, *program, op, counts[r]);
+  const auto buffers_of = [&](const RankCounts& of) {
+    std::int64_t bytes = 0;
+    const auto add = [&](const Program& program, const std::vector<Value>& values,
+                         const ExchangeOptions* mode) {
+      for (const Value v : values) {
+        const Operation& op = program.at(v);
+        bytes += op_buffer_bytes(op, of, programs.dtype, mode) +
+                 conversion_bytes(programs, program, op, of);
       }
-    }
-  }
+    };
+    add(programs.training, of_layer.training_buffers, inexact);
+    add(programs.evaluation, of_layer.evaluation_buffers, nullptr);
+    return bytes;
+  };
   const auto elements_of = [&](const RankRows& held) {
     // Places start at multiples of some elements.
     constexpr std::int64_t kGap = 64;
     std::int64_t sum = 0;
-    for (std::size_t kind = 0; kind < elements.size(); ++kind) {
-      const auto& [per_row, operations] = elements[kind];
+    for (std::size_t kind = 0; kind < of_layer.elements.size(); ++kind) {
+      const auto& [per_row, operations] = of_layer.elements[kind];
       if (operations == 0) continue;
       const auto rows_of = static_cast<RowsOf>(kind);
       const bool of_nodes = rows_of == RowsOf::kNodes || rows_of == RowsOf::kPart;
@@ -156,7 +145,7 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
   bytes.reserve(counts.size());
   for (std::size_t r = 0; r < counts.size(); ++r) {
     bytes.push_back(static_cast<double>(
-        elements_of(counts[r].shape.rows) * bytes_of(programs.dtype) + messages[r] +
+        elements_of(counts[r].shape.rows) * bytes_of(programs.dtype) + buffers_of(counts[r]) +
         (layer < 0 ? parameter_bytes(programs, counts[r], topology.devices[r].kind) +
                          loss_bytes(programs, counts[r])
                    : 0)));

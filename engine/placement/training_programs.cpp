@@ -19,6 +19,22 @@ TrainingPrograms::TrainingPrograms(const ModelConfig& model, Arrival arrival)
     ATOLL_ASSERT(phase.has_value(), "{}", block.name);
     phases.push_back(*phase);
   }
+  for (const Program* program : {&training, &evaluation}) {
+    const bool trains = program == &training;
+    for (Value v = 0; v < program->size(); ++v) {
+      const Scope& scope = program->scope_of(v);
+      const std::size_t at =
+          scope.kind == Scope::Kind::kLayer ? static_cast<std::size_t>(scope.layer) + 1 : 0;
+      if (at >= operations_of_layer.size()) operations_of_layer.resize(at + 1);
+      LayerOperations& layer = operations_of_layer[at];
+      const Operation& op = program->at(v);
+      auto& [per_row, operations] = layer.elements[static_cast<std::size_t>(op.rows_of())];
+      ++operations;
+      if (trains && op.has_rows()) per_row += program->row_elements(op);
+      if (!op.needs_messages() && op.rule->reach != Reach::kGroup) continue;
+      (trains ? layer.training_buffers : layer.evaluation_buffers).push_back(v);
+    }
+  }
 }
 
 const TrainingPrograms& ProgramsByOrder::of(const LayerAlgebra& algebra, bool recomputes) {

@@ -1,6 +1,7 @@
 // The programs that follow from what a plan decides about the layers of a model.
 #pragma once
 
+#include <array>
 #include <deque>
 
 #include "engine/placement/cost_model.hpp"
@@ -28,6 +29,25 @@ struct TrainingPrograms {
   // scope.
   std::vector<Phase> phases;
   std::vector<std::vector<int>> blocks_of_scope;
+
+  // The operations of a layer, in training and evaluation, as far as the memory of a rank depends
+  // on them.
+  struct LayerOperations {
+    // By RowsOf: elements of a row of all values of training with such rows, and operations.
+    struct Elements {
+      std::int64_t per_row = 0;
+      std::int64_t operations = 0;
+    };
+    std::array<Elements, kRowsOfKinds> elements = {};
+    // Those that have buffers for messages or conversions.
+    std::vector<Value> training_buffers = {};
+    std::vector<Value> evaluation_buffers = {};
+  };
+  // layer: negative: operations of no layer.
+  const LayerOperations& operations_of(int layer) const {
+    return operations_of_layer[static_cast<std::size_t>(layer < 0 ? 0 : layer + 1)];
+  }
+  std::vector<LayerOperations> operations_of_layer;  // those of no layer first
 };
 
 // Programs of a model in which all layers have one order, each made once. What a scope of a program

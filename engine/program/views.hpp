@@ -237,5 +237,10 @@ inline void lower(const Views& views, Requests& requests) {
   const Rule& rule = *views.op().rule;
   if (rule.lower != nullptr) rule.lower(views, requests);
 }
+// Sets them to this one first.
+inline void lower(Views& views, const Call& call, Requests& requests) {
+  views.set_call(call);
+  lower(views, requests);
+}
 
 }  // namespace atl

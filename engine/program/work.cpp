@@ -205,11 +205,8 @@ class Counter final : public kernels::TakesEach<Counter, Requests> {
 
 }  // namespace
 
-void lower_counted(const Program& program, const Call& call, const RankShape& shape, DType dtype,
-                   Requests& requests) {
-  CountedViews views(program, shape, dtype);
-  views.set_call(call);
-  lower(views, requests);
+std::unique_ptr<Views> counted_views(const Program& program, const RankShape& shape, DType dtype) {
+  return std::make_unique<CountedViews>(program, shape, dtype);
 }
 
 SpanWork work_of(RankWork work, const Views& views) {
@@ -237,17 +234,19 @@ SpanWork work_of(RankWork work, const Views& views) {
 
 SpanWork work_of(const Program& program, const Call& call, const RankShape& shape, DType dtype) {
   Counter counter;
-  lower_counted(program, call, shape, dtype, counter);
+  CountedViews views(program, shape, dtype);
+  lower(views, call, counter);
   return counter.sum();
 }
 
 std::vector<SpanWork> work_of_operations(const Program& program, const Schedule& schedule,
                                          const RankShape& shape, DType dtype) {
   std::vector<Counter> all(program.operations.size());
+  CountedViews views(program, shape, dtype);
   for (const auto* blocks : {&schedule.prologue, &schedule.blocks}) {
     for (const Block& block : *blocks) {
       for (const Call& call : block.calls) {
-        lower_counted(program, call, shape, dtype, all[static_cast<std::size_t>(call.value)]);
+        lower(views, call, all[static_cast<std::size_t>(call.value)]);
       }
     }
   }

@@ -2,15 +2,15 @@
 // would count while it runs.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "engine/program/views.hpp"
 
 namespace atl {
 
-// Asks `requests` for the kernels of a call on a rank of this shape, with views of null data.
-void lower_counted(const Program& program, const Call& call, const RankShape& shape, DType dtype,
-                   Requests& requests);
+// A rank of this shape, with views of null data. Both must outlive it.
+std::unique_ptr<Views> counted_views(const Program& program, const RankShape& shape, DType dtype);
 // Work that is no kernel.
 SpanWork work_of(RankWork work, const Views& views);
 

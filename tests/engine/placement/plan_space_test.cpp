@@ -265,8 +265,9 @@ TEST(PlanSpaceEvaluations, ScopesDependOnTheOrderOfTheirOwnLayer) {
             double seconds = 0;
             const RankShape shape =
                 rank_counts(parts, 0, /*covers=*/true, layers[1].recomputation.get()).shape;
+            const auto rank = counted_views(whole.training, shape, DType::kF32);
             for (const Call& call : block.calls) {
-              seconds += call_seconds(topology.devices[0], whole.training, call, shape);
+              seconds += call_seconds(topology.devices[0], *rank, call);
             }
             expected.emplace_back(block.name, seconds);
           }

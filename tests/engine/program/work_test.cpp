@@ -95,10 +95,11 @@ void compare_epoch(const ModelConfig& config, int parts, bool weighted,
 
     CountsByName expected;
     const Schedule& schedule = network.training_schedule();
+    const auto views = counted_views(network.training(), network.shape(), config.dtype);
     for (const auto* blocks : {&schedule.prologue, &schedule.blocks}) {
       for (const Block& block : *blocks) {
         for (const Call& call : block.calls) {
-          lower_counted(network.training(), call, network.shape(), config.dtype, expected);
+          lower(*views, call, expected);
         }
       }
     }
@@ -177,9 +178,10 @@ void compare_pairs(const ModelConfig& config) {
     scorer.run_pairs(pairs, {.epoch = 1}, &loss);
     rank.backend->profile_into(nullptr, nullptr);
     CountsByName expected;
+    const auto views = counted_views(scorer.training(), scorer.shape(), config.dtype);
     for (const Block& block : scorer.training_schedule().blocks) {
       for (const Call& call : block.calls) {
-        lower_counted(scorer.training(), call, scorer.shape(), config.dtype, expected);
+        lower(*views, call, expected);
       }
     }
     expected.counts.erase("softmax_cross_entropy");
