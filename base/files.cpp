@@ -97,9 +97,13 @@ MappedFile::~MappedFile() {
   ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-bool is_there(const std::filesystem::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code error;
-  return std::filesystem::exists(path, error);
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (error == std::errc::permission_denied) {
+    fail_input("{}: can't look whether it is there: {}", path.string(), error.message());
+  }
+  return fs::exists(status);
 }
 
 std::string read_text(const fs::path& path) {
@@ -112,6 +116,9 @@ void check_output_file(const fs::path& path, std::string_view option) {
   std::error_code error;
   if (path.empty() || fs::is_directory(path, error) || !path.has_filename()) {
     fail_option("{} {}: names a folder; it must name a file", option, path.string());
+  }
+  if (fs::is_other(path, error)) {
+    fail_option("{} {}: is a device or a pipe; it must name a file", option, path.string());
   }
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
   if (!fs::is_directory(folder, error)) {

@@ -35,15 +35,16 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// Whether something has this name; false also where that can't be told.
+// Whether something has this name, be it a link that leads nowhere. Throws Error{kInput} where that
+// may not be looked up.
 bool is_there(const std::filesystem::path& path);
 
 // Reads a whole (small) text file; throws Error{kInput}.
 std::string read_text(const std::filesystem::path& path);
 
 // Checks, before any work is done, that a file of this name can come to be: throws Error{kOption}
-// naming `option` if the name is empty or a folder, its folder is not there, or it would lie inside
-// a dataset folder.
+// naming `option` if the name is empty or a folder, a device or a pipe, its folder is not there, or
+// it would lie inside a dataset folder.
 void check_output_file(const std::filesystem::path& path, std::string_view option);
 
 // The dataset folder that holds `path` (at any depth) or is it; empty if there is none. What lies

@@ -99,6 +99,7 @@ void wait_for_signals(sigset_t set, bool ends_in_good_order) {
 
 void handle_signals(bool ends_in_good_order) {
   report_lost_pages();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow further is an error that names it
   const sigset_t set = stop_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   // A program started from here must not inherit the blocked signals.

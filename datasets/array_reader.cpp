@@ -219,6 +219,12 @@ void ArrayReader::read_converted(std::span<T> values) {
     if (done < count) {
       double found = 0;
       convert_by_type<double>(header_.descr, bytes.subspan(done * item), {&found, 1}, place_);
+      if (found == std::trunc(found)) {
+        fail_input(
+            "{}: element {} is {:.0f}; allowed are integers from -2^63 to 2^63 - 1 (ids of text "
+            "may be longer)",
+            place_, at_, found);
+      }
       fail_input("{}: element {} is {}; an integer is expected", place_, at_, found);
     }
     values = values.subspan(count);

@@ -4,11 +4,13 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <string>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/shell_words.hpp"
 
 namespace atl {
 
@@ -154,10 +156,31 @@ Foreign recognise_text(std::string_view bytes) {
   return {};
 }
 
+// Files that stand for others: packed by what isn't unpacked here, or never fetched.
+void refuse_packed(const fs::path& path, std::string_view bytes) {
+  struct Packed {
+    std::string_view start;
+    const char* what;
+    const char* command;
+  };
+  constexpr std::array kPacked = {
+      Packed{"BZh", "compressed by bzip2", "bunzip2"},
+      Packed{"\xFD\x37zXZ", "compressed by xz", "unxz"},
+      Packed{"\x28\xB5\x2F\xFD", "compressed by Zstandard", "unzstd"},
+      Packed{"version https://git-lfs", "a pointer of Git LFS, not the file itself",
+             "git lfs pull --include"}};
+  for (const auto& [start, what, command] : kPacked) {
+    if (!bytes.starts_with(start)) continue;
+    fail_input("{}: this is {}; run first: {} {}", path.string(), what, command,
+               shell_word(path.string()));
+  }
+}
+
 }  // namespace
 
 void refuse_foreign_format(const fs::path& path) {
   const std::string bytes = first_bytes(path);
+  refuse_packed(path, bytes);
   Foreign foreign = recognise_binary(bytes);
   if (foreign.name == nullptr) foreign = recognise_text(bytes);
   if (foreign.name == nullptr) return;

@@ -278,6 +278,13 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   constexpr double kExact = 0x1p53;
   double value = 0;
   const char* const last = text.data() + text.size();
+  // 9007199254740993.0 is no double.
+  std::int64_t digits = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), last, digits);
+  if (wrong == std::errc() && exponent == text.npos && end == text.data() + point &&
+      text.find_first_not_of('0', point + 1) == text.npos) {
+    return digits;
+  }
   const auto [stop, error] = std::from_chars(text.data(), last, value);
   if (error != std::errc() || stop != last || std::abs(value) > kExact) return {};
   if (value != std::trunc(value)) return {};

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "datasets/dataset.hpp"
 #include "datasets/graph_builder.hpp"
 #include "datasets/import.hpp"
@@ -30,6 +31,10 @@ constexpr std::string_view kUnknown = "unknown";
 // By names in small letters; the first that is there counts.
 constexpr std::array kIdNames = {"id", "node", "node_id", "nodeid", "txid", "unnamed: 0", ""};
 constexpr std::array kLabelNames = {"label", "labels", "class", "y", "target"};
+
+bool is_blank(std::string_view line, Separator separator) {
+  return line.find_first_not_of(separator == Separator::kTab ? " " : " \t") == line.npos;
+}
 
 bool is_missing(std::string_view cell) {
   constexpr std::array kWords = {"", "nan", "NaN", "NA", "N/A", "None", "null", "NULL"};
@@ -119,16 +124,35 @@ TextTable::TextTable(fs::path path, TableKind kind, const TableColumns& columns)
   find_columns(columns);
 }
 
-// Calls visit(reader, cells) for every row below the header, all equally long.
+// Calls visit(reader, cells) for every row below the header, all equally long. An empty line above
+// other rows is one of them where rows have one value: the node of its place has none. Only above
+// the first row are there comments.
 template <typename Visit>
 void TextTable::each_row(const Visit& visit) const {
   LineReader reader(path_);
   std::string_view line;
-  bool header = header_;
+  bool above = true;
+  std::int64_t empty = 0;
+  std::int64_t first_empty = 0;
   std::vector<std::string> cells;
   while (reader.next(line)) {
-    if (is_comment(line)) continue;
-    if (std::exchange(header, false)) continue;
+    if (is_blank(line, separator_)) {
+      if (empty++ == 0) first_empty = reader.line_number();
+      continue;
+    }
+    if (above && is_comment(line)) continue;
+    if (std::exchange(above, false) && header_) {
+      empty = 0;
+      continue;
+    }
+    if (empty > 0 && width_ == 1 && kind_ != TableKind::kIds) {
+      cells.assign(1, "");
+      for (std::int64_t k = 0; k < empty; ++k) visit(reader, cells);
+    } else if (empty > 0 && places_are_known_ && in_order()) {
+      fail_input("{}: line {} is empty; {} columns expected, as rows are in the order of the nodes",
+                 path_.string(), first_empty, width_);
+    }
+    empty = 0;
     FieldReader fields(line, reader, separator_);
     cells.clear();
     while (!fields.done()) cells.emplace_back(fields.text("a value"));
@@ -147,7 +171,8 @@ void TextTable::find_columns(const TableColumns& columns) {
     LineReader reader(path_);
     std::string_view line;
     while (lines.size() < kSampled && reader.next(line)) {
-      if (!is_comment(line)) lines.emplace_back(line);
+      const bool is_row = lines.empty() ? !is_comment(line) : !is_blank(line, separator_);
+      if (is_row) lines.emplace_back(line);
     }
   }
   if (lines.empty()) fail_input("{}: no row found", path_.string());
@@ -177,13 +202,19 @@ void TextTable::find_columns(const TableColumns& columns) {
   });
   const bool words_are_values =
       kind_ == TableKind::kLabels || kind_ == TableKind::kTypes || kind_ == TableKind::kIds;
-  header_ = all_names && (known || !words_are_values || numbers_stand_below(names, lines));
+  // A class may be called y.
+  const bool is_class =
+      words_are_values && names.size() == 1 && std::ranges::count(lines, lines.front()) > 1;
+  header_ =
+      all_names && !is_class && (known || !words_are_values || numbers_stand_below(names, lines));
   header_ = header_ || counts_columns(names, path_);
+  words_above_ = all_names && !header_;
   if (header_ && below == names.size() + 1) names.insert(names.begin(), "");  // R's names of rows
   width_ = names.size();
   if (!header_) names.clear();
   look_at_cells();
   choose_id(columns, names);
+  places_are_known_ = true;
   choose_values(columns, names);
   if (kind_ == TableKind::kLabels || kind_ == TableKind::kTypes) collect_words();
 }
@@ -339,6 +370,11 @@ void TextTable::choose_values(const TableColumns& columns, const std::vector<std
     value_columns_ = others;
   }
   for (const std::size_t k : value_columns_) {
+    if (found_[k].words && (kind_ == TableKind::kMasks || kind_ == TableKind::kSplit)) {
+      fail_input("{}: line {}: column {} is {}; {} expected", path_.string(),
+                 found_[k].line_of_word, name_of(k), in_quotes(found_[k].first_word),
+                 kind_ == TableKind::kMasks ? "True, False, 1 or 0 is" : "a number is");
+    }
     if (found_[k].truths && found_[k].numbers) {
       log::warn("{}: column {} has numbers and truth values: these are read as 0 and 1",
                 path_.string(), name_of(k));
@@ -364,9 +400,23 @@ void TextTable::collect_words() {
   const std::size_t column = value_columns_.front();
   std::set<std::string> different;
   std::int64_t unknown = 0;
-  each_row([&](const LineReader&, const std::vector<std::string>& cells) {
+  std::string missing;
+  std::int64_t missing_rows = 0;
+  std::string first;  // of the first row
+  std::int64_t like_first = 0;
+  each_row([&](const LineReader& reader, const std::vector<std::string>& cells) {
     const std::string& cell = cells[column];
-    if (is_missing(cell)) return;
+    if (is_missing(cell)) {
+      if (cell.empty()) return;
+      if (missing_rows++ == 0) missing = cell;
+      return;
+    }
+    if (!is_utf8(cell)) {
+      fail_input("{}: line {}: column {} is {}, which is not UTF-8", path_.string(),
+                 reader.line_number(), column + 1, in_quotes(cell));
+    }
+    if (first.empty()) first = cell;
+    if (cell == first) ++like_first;
     if (kind_ == TableKind::kLabels && cell == kUnknown) {
       ++unknown;
       return;
@@ -379,6 +429,15 @@ void TextTable::collect_words() {
   });
   if (unknown > 0) {
     log::warn("{}: the label 'unknown' of {} nodes was taken for none", path_.string(), unknown);
+  }
+  if (missing_rows > 0) {
+    log::warn("{}: {} rows with words like '{}' have no value", path_.string(), missing_rows,
+              missing);
+  }
+  constexpr std::int64_t kFewRows = 2;
+  if (words_above_ && like_first == 1 && rows_ > kFewRows) {
+    log::warn("{}: the first row, {}, was read as a node's; if it names columns, call {} label",
+              path_.string(), in_quotes(first), width_ == 1 ? "it" : "the one of the values");
   }
   if (const Found& found = found_[column]; found.numbers && !found.first_word.empty()) {
     log::warn("{}: line {}: column {} is {}, but other lines have numbers: all are taken for names",

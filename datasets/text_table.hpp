@@ -82,6 +82,8 @@ class TextTable {
   std::filesystem::path path_;
   TableKind kind_;
   bool header_ = false;
+  bool words_above_ = false;       // the first row is words, and was not taken for names of columns
+  bool places_are_known_ = false;  // whether rows are in order
   Separator separator_ = Separator::kBlankOrComma;
   std::size_t width_ = 0;
   std::vector<Found> found_;

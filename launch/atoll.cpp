@@ -6,10 +6,12 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <new>
@@ -78,8 +80,8 @@ struct Manner {
 
 // -q and -v, for every subcommand.
 void add_manner(CLI::App& command, Manner& manner) {
-  CLI::Option* quiet =
-      command.add_flag("-q,--quiet", manner.quiet, "Show warnings and errors only, no progress");
+  CLI::Option* quiet = command.add_flag("-q,--quiet", manner.quiet,
+                                        "Show results, warnings and errors, no progress");
   CLI::Option* verbose =
       command.add_flag("-v,--verbose", manner.verbose, "Show what happens, on every rank");
   quiet->configurable(false)->excludes(verbose);
@@ -279,6 +281,15 @@ class CapturedOutput {
   std::FILE* stream_;
 };
 
+// Writes out what was printed; returns errno where that failed, but for those that read no further
+// or closed it from the beginning.
+int flush_output() {
+  errno = 0;
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (!failed || errno == EPIPE || errno == EBADF) return 0;
+  return errno != 0 ? errno : EIO;
+}
+
 Outcome parse_and_run(const std::vector<std::string>& words, const OwnFunctions& functions) {
   CLI::App program{"", "atoll"};
   Manner manner;
@@ -317,8 +328,13 @@ int main(int argc, char** argv, const Extensions& extensions) {
   handle_signals(/*ends_in_good_order=*/argc > 1 && std::string_view(argv[1]) == "train");
   keep_command_line(argc, argv);
   JobStart job;
-  const int exit_code = run_program(argc, argv, extensions, job);
+  int exit_code = run_program(argc, argv, extensions, job);
   yield_to_signal();
+  if (const int error = flush_output(); error != 0 && exit_code == 0) {
+    std::fprintf(stderr, "%s: error: standard output: can't write all of it: %s\n",
+                 name_of(argv[0], extensions).c_str(), std::strerror(error));
+    exit_code = kUserError;
+  }
   // Peers may be waiting for this rank: a failed rank takes the whole job with it. (What a signal
   // asked for, all ranks have ended together.)
   const bool failed = exit_code != 0 && exit_code <= 128;

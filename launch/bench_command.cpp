@@ -4,7 +4,6 @@
 #include <cmath>
 #include <memory>
 
-#include "base/files.hpp"
 #include "base/memory.hpp"
 #include "base/parallel.hpp"
 #include "base/progress.hpp"
@@ -13,6 +12,7 @@
 #include "engine/training/agreement.hpp"
 #include "engine/training/calibration.hpp"
 #include "engine/training/rank_job.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/bench_compare.hpp"
 #include "launch/bench_profile.hpp"
 #include "launch/bench_samples.hpp"
@@ -186,7 +186,7 @@ void run_comparison(const BenchArguments& arguments, TrainOptions options,
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     std::vector<ComparedMode> modes;
     on_all_ranks(transport, [&] {
-      if (!arguments.out.empty()) check_output_file(arguments.out, "--out");
+      if (!arguments.out.empty()) check_result_file(arguments.out, "--out");
       modes = compared_modes(arguments.compare, calibrated_exchange(compared, transport.size()));
     });
     RankJob job(transport, arguments.flags.dataset, partition, options);
@@ -249,7 +249,7 @@ void run_bench(const BenchArguments& arguments) {
   const int warmup = arguments.warmup_epochs();
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     on_all_ranks(transport, [&] {
-      if (!arguments.out.empty()) check_output_file(arguments.out, "--out");
+      if (!arguments.out.empty()) check_result_file(arguments.out, "--out");
     });
     const auto [options, partition] = job_of(arguments.flags, transport);
     RankJob job(transport, arguments.flags.dataset, partition, options);

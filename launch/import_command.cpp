@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/memory.hpp"
 #include "base/text.hpp"
+#include "datasets/graph_builder.hpp"
 #include "datasets/import.hpp"
 #include "datasets/made_features.hpp"
 #include "datasets/snapshots.hpp"
@@ -149,7 +150,7 @@ void add_import_command(CLI::App& app) {
       ->needs(snapshots);
   command
       ->add_option("--nodes", arguments->nodes, "Number of nodes, for formats that don't state it")
-      ->check(non_negative_number());
+      ->check(number_within(Limits<std::int64_t>{1, kMaxNodes}));
   command
       ->add_option("--classes", arguments->classes,
                    "Number of classes; default: the largest label + 1, where that is plausible")

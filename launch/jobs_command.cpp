@@ -6,12 +6,12 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "base/files.hpp"
 #include "base/host.hpp"
 #include "base/interrupt.hpp"
 #include "base/shell_words.hpp"
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/command.hpp"
 #include "launch/jobs/job_runner.hpp"
 #include "launch/jobs/job_table.hpp"
@@ -148,7 +148,7 @@ int run_jobs(const JobsRunArguments& arguments) {
 
 void print_table(const JobsTableArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
-  if (!arguments.json.empty()) check_output_file(arguments.json, "--json");
+  if (!arguments.json.empty()) check_result_file(arguments.json, "--json");
   const std::vector<ListedJob> jobs = read_job_list(arguments.file, arguments.groups);
   require_unchanged(jobs, arguments.out);
   if (!fs::is_directory(arguments.out)) fail_option("--out {}: no such folder", arguments.out);

@@ -8,13 +8,13 @@
 #include <optional>
 #include <ranges>
 
-#include "base/files.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/group_plans.hpp"
 #include "engine/placement/policy/policy_prior.hpp"
 #include "engine/training/option_table.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/command.hpp"
 #include "launch/planned_graph.hpp"
 #include "launch/planned_training.hpp"
@@ -202,8 +202,8 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
     fail_option("--ranks {}: {} describes {} ranks", arguments.flags.transport.ranks,
                 arguments.topology, topology.ranks());
   }
-  check_output_file(arguments.out, "--out");
-  if (!arguments.trace.empty()) check_output_file(arguments.trace, "--predicted-trace");
+  check_result_file(arguments.out, "--out");
+  if (!arguments.trace.empty()) check_result_file(arguments.trace, "--predicted-trace");
   std::optional<PolicyNetwork> policy = policy_of(arguments, topology.ranks());
   PlanRequest request;
   const CLI::Option& allowed = *command.get_option("--allow-bits");

@@ -6,13 +6,13 @@
 #include <memory>
 #include <optional>
 
-#include "base/files.hpp"
 #include "base/progress.hpp"
 #include "datasets/node_list.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/prediction.hpp"
 #include "engine/training/prediction_table.hpp"
 #include "engine/training/rank_job.hpp"
+#include "engine/training/run_folder.hpp"
 #include "engine/training/training_run.hpp"
 #include "launch/command.hpp"
 #include "launch/job_start.hpp"
@@ -149,7 +149,7 @@ void apply_model(const ModelArguments& arguments, const ModelUse& what) {
 void run_predict(const PredictArguments& arguments) {
   const PredictionKind kind = parse_prediction_kind(arguments.what);
   const auto check = [&](bool links, const std::filesystem::path& model) {
-    check_output_file(arguments.out, "--out");
+    check_result_file(arguments.out, "--out");
     is_table_file(arguments.out, "--out");  // or it is refused
     if (arguments.nodes == file_of_ids(arguments.out)) {
       fail_option("--out {}: the ids of its rows would replace --nodes {}; allowed is another name",
@@ -217,7 +217,7 @@ void print_classes(const ClassCounts& counts, const char* split) {
 
 void run_evaluate(const EvaluateArguments& arguments) {
   const auto check = [&](bool, const std::filesystem::path&) {
-    if (!arguments.out.empty()) check_output_file(arguments.out, "--out");
+    if (!arguments.out.empty()) check_result_file(arguments.out, "--out");
   };
   const auto use = [&](RankJob& job, Transport& transport, bool /*numbers*/, Activity& activity) {
     Trainer& trainer = job.trainer();
@@ -285,7 +285,8 @@ void add_predict_command(CLI::App& app) {
       ->add_option(
           "--nodes", arguments->nodes,
           "Only these, by what they need of the graph: new (those that the run's dataset did not "
-          "have), numbers and ranges (0,5,10-19), or a .npy or text file of numbers; default: all")
+          "have), numbers and ranges (0,5,10-19), or a .npy or text file of numbers; they count "
+          "rows from 0, whatever the ids of the source; default: all")
       ->check([](const std::string& text) {
         return std::string(text.empty() ? "it lists no node; allowed is leaving it out for all"
                                         : "");

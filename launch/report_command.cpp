@@ -12,6 +12,7 @@
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/command.hpp"
 #include "launch/report/report_page.hpp"
 #include "launch/report/schedule_page.hpp"
@@ -59,7 +60,7 @@ void add_report_command(CLI::App& app) {
                     "and the forgetting");
   command->callback([options] {
     if (launcher_info().rank != 0) return;  // under mpirun one process is enough
-    check_output_file(options->out, "--out");
+    check_result_file(options->out, "--out");
     if (const std::string schedule = schedule_among(options->runs); !schedule.empty()) {
       if (options->runs.size() > 1 || options->sequence) {
         fail_option("report {}: a schedule has a page of its own; allowed is this folder alone",

@@ -15,6 +15,7 @@
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/placement/sub_topology.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/command.hpp"
 #include "launch/schedule/job_speeds.hpp"
 #include "launch/schedule/schedule_book.hpp"
@@ -216,7 +217,7 @@ int run_schedule_command(ScheduleArguments arguments, bool elastic_given) {
       fail_option("--slurm, --elastic on: sbatch keeps the ranks of a job; allowed is off");
     }
     arguments.options.elastic = false;
-    check_output_file(arguments.slurm, "--slurm");
+    check_result_file(arguments.slurm, "--slurm");
   }
   const bool compares = arguments.policy == kAllPolicies;
   if (compares && !(arguments.slurm.empty() && arguments.trace.empty())) {
@@ -232,7 +233,7 @@ int run_schedule_command(ScheduleArguments arguments, bool elastic_given) {
         "another --out, or go on with --run",
         arguments.out);
   }
-  if (!arguments.trace.empty()) check_output_file(arguments.trace, "--trace");
+  if (!arguments.trace.empty()) check_result_file(arguments.trace, "--trace");
   check_outside_datasets(arguments.out, "--out");
   PlannedList list(arguments);
   make_out_folder(arguments.out);

@@ -66,7 +66,7 @@ const std::vector<HelpScreen>& screens() {
               {"checkpoint-every", "TIME", "a time, or a number of epochs"},
               {"max-time", "TIME", "end after so long (2h), with a checkpoint"},
               {"config", "FILE", "options from a TOML file, such as RUN/config.toml"},
-              {"quiet", "", "warnings and errors only"},
+              {"quiet", "", "no progress: results, warnings, errors"},
               {"help-all", "", "every option, also those of the cut, the optimizer and links"}}}},
        .examples = "  atoll train data/arxiv --model sage --norm batch --ranks 2\n"
                    "  mpirun -n 4 atoll train data/arxiv --model gat --heads 4 --bits adaptive\n"

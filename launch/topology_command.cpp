@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <memory>
 
-#include "base/files.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/placement/topology_probe.hpp"
@@ -12,6 +11,7 @@
 #include "engine/training/backend_of_rank.hpp"
 #include "engine/training/host_share.hpp"
 #include "engine/training/options.hpp"
+#include "engine/training/run_folder.hpp"
 #include "kernels/registry.hpp"
 #include "launch/command.hpp"
 #include "launch/topology_table.hpp"
@@ -43,7 +43,7 @@ int threads_of_rank(Transport& transport, int wanted) {
 
 void probe(const TopologyArguments& arguments) {
   run_ranks(arguments.transport, [&](Transport& transport) {
-    on_all_ranks(transport, [&] { check_output_file(arguments.out, "--out"); });
+    on_all_ranks(transport, [&] { check_result_file(arguments.out, "--out"); });
     BackendOptions settings;
     settings.threads = threads_of_rank(transport, arguments.threads);
     const std::unique_ptr<Backend> backend =

@@ -5,10 +5,10 @@
 #include <map>
 #include <memory>
 
-#include "base/files.hpp"
 #include "base/json.hpp"
 #include "base/trace.hpp"
 #include "engine/comm/transport.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/command.hpp"
 #include "launch/report/timeline_chart.hpp"
 #include "launch/validators.hpp"
@@ -104,7 +104,7 @@ TimelinePanel make_panel(const std::filesystem::path& path, const std::string& t
 
 void run_draw(const DrawArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
-  check_output_file(arguments.out, "--out");
+  check_result_file(arguments.out, "--out");
   if (!arguments.titles.empty() && arguments.titles.size() != arguments.traces.size()) {
     fail_option("--title: {} titles for {} traces; give one per trace, or none",
                 arguments.titles.size(), arguments.traces.size());

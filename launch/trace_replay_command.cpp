@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "base/files.hpp"
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/traced_run.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/command.hpp"
 
 namespace atl {
@@ -27,7 +27,7 @@ struct ReplayArguments {
 
 void run_replay(const ReplayArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
-  if (!arguments.trace.empty()) check_output_file(arguments.trace, "--predicted-trace");
+  if (!arguments.trace.empty()) check_result_file(arguments.trace, "--predicted-trace");
   const TracedRun run = read_traced_run(arguments.run);
   const Topology measured = read_topology(arguments.topology);
   const PhaseCorrections corrections = corrections_of(run, measured);

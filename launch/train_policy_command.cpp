@@ -4,9 +4,9 @@
 #include <cmath>
 #include <memory>
 
-#include "base/files.hpp"
 #include "engine/placement/policy/policy_prior.hpp"
 #include "engine/placement/policy/policy_training.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/command.hpp"
 #include "launch/validators.hpp"
 
@@ -36,7 +36,7 @@ void run_train_policy(const PolicyArguments& arguments) {
     fail_option("--instances {}: allowed are {} or more, one per round", options.instances,
                 options.rounds);
   }
-  check_output_file(arguments.out, "--out");
+  check_result_file(arguments.out, "--out");
   PolicyNetwork network = first_network(arguments);
   const int samples = train_policy(network, options, [&](const PolicyProgress& progress) {
     fmt::print("round {} epoch {}: {} decisions, loss {:.4f}, best option likeliest in {:.1f} %\n",

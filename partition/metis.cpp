@@ -3,9 +3,9 @@
 #include <metis.h>
 
 #include <limits>
-#include <mutex>
 
 #include "base/error.hpp"
+#include "partition/metis_call.hpp"
 #include "partition/partitioner.hpp"
 #include "partition/transpose.hpp"
 
@@ -85,8 +85,7 @@ std::vector<std::int32_t> cut_by_metis(const GraphLevel& graph, const PartitionP
   std::vector<real_t> bounds(constraints, static_cast<real_t>(1 + asked));
   std::vector<idx_t> part_of(nodes, 0);
   idx_t objective = 0;
-  static std::mutex mutex;  // METIS draws from the C library's one sequence of random numbers
-  const std::lock_guard lock(mutex);
+  const MetisCall call;
   check_status(
       METIS_PartGraphKway(&nodes, &constraints, row_ptr.data(),
                           const_cast<idx_t*>(graph.edges.col_idx.data()), weights.data(), nullptr,

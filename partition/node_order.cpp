@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "partition/metis_call.hpp"
 
 namespace atl {
 
@@ -106,6 +107,7 @@ Nodes metis_parts(const CsrView& graph) {
   idx_t constraints = 1;
   idx_t cut = 0;
   std::vector<idx_t> part_of(static_cast<std::size_t>(nodes));
+  const MetisCall call;
   const int status =
       METIS_PartGraphKway(&nodes, &constraints, row_ptr.data(), columns.data(), nullptr, nullptr,
                           nullptr, &parts, nullptr, nullptr, options, &cut, part_of.data());

@@ -242,18 +242,20 @@ class Chooser {
     double resident = static_cast<double>(resident_);
     max_over_ranks(transport_, std::span(&resident, 1), {"resident memory"});
     constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-    least += 4 * kMiB + static_cast<std::int64_t>(resident / 32);
+    const std::int64_t enough = least + 4 * kMiB + static_cast<std::int64_t>(resident / 32);
+    const char* const saved = pages_                            ? "computed again or lie in a file"
+                              : offload_ == OffloadChoice::kOff ? "computed again"
+                              : offload_ == OffloadChoice::kOn
+                                  ? "kept by the host"
+                                  : "computed again or kept by the host";
+    const std::string less =
+        least == bytes({}) ? ""
+                           : fmt::format(", {} where values are {}", format_bytes(least), saved);
     // Rounded up to what a user would type.
     fail(ErrorKind::kMemory,
-         "--memory: training takes {} per rank, {} where values are {} as far as that "
-         "helps; allowed is --memory {}MiB or more; use more ranks, --dtype bf16, a smaller "
-         "--hidden or fewer --layers",
-         format_bytes(bytes({})), format_bytes(least),
-         pages_                            ? "computed again or lie in a file"
-         : offload_ == OffloadChoice::kOff ? "computed again"
-         : offload_ == OffloadChoice::kOn  ? "kept by the host"
-                                           : "computed again or kept by the host",
-         (least + kMiB - 1) / kMiB);
+         "--memory: training takes {} per rank{}; --memory {}MiB or more is sure to be enough; use "
+         "more ranks, --dtype bf16, a smaller --hidden or fewer --layers",
+         format_bytes(bytes({})), less, (enough + kMiB - 1) / kMiB);
   }
 
   const std::int64_t limit_;

@@ -236,7 +236,7 @@ PredictionKind parse_prediction_kind(const std::string& text) {
 
 std::filesystem::path run_model(const std::filesystem::path& run) {
   const std::filesystem::path path = run / "model.safetensors";
-  if (!std::filesystem::exists(path)) {
+  if (!is_there(path)) {
     fail_input("{}: holds no model.safetensors; is it the folder of a finished run?", run.string());
   }
   return path;

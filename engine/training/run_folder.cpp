@@ -33,6 +33,11 @@ constexpr std::array kOwnFiles = {kMetrics,           kSummaryName,       "model
                                   "dataflow.json",    kModelFileName,     kSnapshots,
                                   kEventsName,        kResolvedConfigName};
 
+bool is_name_of_run(const std::string& name) {
+  return std::ranges::find(kOwnFiles, name) != kOwnFiles.end() || name == kConfigName ||
+         name == "checkpoint";
+}
+
 std::string sealed(const std::string& config) {
   return kConfigMark + to_hex(checksum(config)) + "\n" + config;
 }
@@ -196,13 +201,19 @@ void RunFolder::check_contents(RunStart start, const fs::path& config_file) cons
     if (name == RunLock::kFileName || half_written || same_file(entry.path(), config_file)) {
       continue;
     }
-    const bool collides = std::ranges::find(kOwnFiles, name) != kOwnFiles.end() ||
-                          name == kConfigName || name == "checkpoint";
-    if (start == RunStart::kOverwrite && !collides) continue;
+    if (start == RunStart::kOverwrite && !is_name_of_run(name)) continue;
     fail_option("--run-dir {}: holds {} and no run; choose a new or empty folder", path_.string(),
                 name);
   }
   if (error) fail_option("--run-dir {}: can't read: {}", path_.string(), error.message());
+}
+
+void check_result_file(const fs::path& path, std::string_view option) {
+  check_output_file(path, option);
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  if (!is_name_of_run(path.filename().string()) || !holds_run(folder)) return;
+  fail_option("{} {}: is a file of the run in {}; choose another name", option, path.string(),
+              folder.string());
 }
 
 fs::path RunFolder::checkpoint() const { return newest_checkpoint(path_).value_or(fs::path()); }

@@ -36,6 +36,9 @@ struct RunConfig {
 // checkpoint.
 bool holds_run(const std::filesystem::path& folder);
 
+// As check_output_file(), and throws Error{kOption} too if it would replace what a run has written.
+void check_result_file(const std::filesystem::path& path, std::string_view option);
+
 // In the line of the last epoch of a first phase in metrics.jsonl: true.
 inline constexpr const char* kLastBeforeSwitch = "last_before_switch";
 

@@ -96,6 +96,25 @@ TEST(MappedFileDeathTest, NamesAFileThatBecameShorter) {
               "cut-off: a part of it can't be read");
 }
 
+TEST(IsThere, SeesLinksThatLeadNowhere) {
+  const TempDir dir;
+  EXPECT_FALSE(is_there(dir.path() / "link"));
+  fs::create_symlink("nowhere", dir.path() / "link");
+  EXPECT_TRUE(is_there(dir.path() / "link"));
+  EXPECT_FALSE(is_there(dir.path() / "link" / "below"));
+}
+
+TEST(AtomicFile, LeavesDevicesAndPipesAlone) {
+  const TempDir dir;
+  const fs::path fifo = dir.path() / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THAT(thrown_error([&] { write_atomically(fifo, ""); }).what(),
+              HasSubstr("fifo: is a device or a pipe"));
+  EXPECT_THAT(thrown_error([&] { check_output_file(fifo, "--out"); }).what(),
+              HasSubstr("--out " + fifo.string() + ": is a device or a pipe"));
+  EXPECT_TRUE(fs::is_fifo(fifo));
+}
+
 TEST(CheckOutputFile, RefusesWhatLiesInADataset) {
   const TempDir dir;
   fs::create_directories(dir.path() / "set" / "parts");

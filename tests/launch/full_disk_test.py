@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from cli_support import environment, npy, run, write
+from cli_support import ATOLL, environment, npy, run, write
 
 KIB = 1024
 DISK = 24 * 1024 * KIB
@@ -161,6 +161,14 @@ class FullDiskTest(unittest.TestCase):
     def test_reports(self):
         self.check(["report", "run", "--out", "disk/report.html"], (0, 0.5))
         self.check(["trace", "merge", "run", "--out", "disk/trace.json"], (0, 0.5))
+
+    def test_standard_output(self):
+        for arguments in (["info", "data", "--json"], ["partition", "data", "--list"]):
+            with open("/dev/full", "w", encoding="ascii") as full:
+                result = subprocess.run([ATOLL, *arguments], cwd=self.folder, env=environment(),
+                                        stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertRegex(result.stderr, "(?i)standard output: .*no space left")
 
     def check_training(self, options, share_of, resumed=True):
         """A training whose run folder is on the disk."""

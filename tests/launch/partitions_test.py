@@ -189,6 +189,13 @@ class PartitionsTest(unittest.TestCase):
         self.refuse("split", "data", "--split", ".6,.2,.2", "--replace", words=["labels.npy"])
         self.assertEqual(list_tree(self.path("data")), before)
 
+    def test_nothing_but_json_is_printed(self):
+        # METIS finds this hard, and would say so on standard output.
+        self.succeed("generate", "sbm", "--nodes", "300", "--out", "small")
+        printed = self.succeed("partition", "small", "--parts", "3", "--weights", "1000,1,1",
+                               "--partition-seed", "5", "--json")
+        self.assertIn("folder", json.loads(printed))
+
     def test_list_and_prune(self):
         self.assertIn("no partitions in data/parts", self.succeed("partition", "data", "--list"))
         self.succeed("partition", "data", "--parts", "2")

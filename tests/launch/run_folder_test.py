@@ -168,6 +168,19 @@ class RunFolderTest(unittest.TestCase):
             mask = int(re.search(r"SigBlk:\s*(\w+)", file.read())[1], 16)
         return mask >> (signal.SIGUSR1 - 1) & 1
 
+    def test_results_do_not_replace_files_of_the_run(self):
+        self.succeed(*TRAIN, "--epochs", "1", "--run-dir", "run")
+        names = ("model.safetensors", "config.toml", "metrics.jsonl", "summary.json")
+        before = [read(self.path("run", name)) for name in names]
+        for command in (["report", "run"], ["evaluate", "run", "data"]):
+            for name in names:
+                result = run([*command, "--out", f"run/{name}"], self.folder)
+                self.assertEqual(result.returncode, 2, result.stderr)
+                self.assertIn(f"--out run/{name}: is a file of the run in run; choose another name",
+                              result.stderr)
+        self.assertEqual([read(self.path("run", name)) for name in names], before)
+        self.succeed("report", "run", "--out", "run/report.html")
+
     def test_a_signal_before_any_evaluation(self):
         process = self.start(*TRAIN, "--epochs", "100000", "--eval-every", "0", "--run-dir", "run")
         self.wait_for_epochs(20, process)

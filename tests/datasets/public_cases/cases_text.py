@@ -72,6 +72,8 @@ class Ids(Text):
         self.assertEqual(edges, [(0, 2), (2, 1)])
         self.assertEqual(self.ids(folder), ["-7", "5", "1100000000000"])
         self.refused("1100000000000 5\n", ["1100000000000", "out of range", "--renumber"])
+        folder, _ = self.edges_of("9007199254740993.0,5\n9007199254740992.0,6\n", "--renumber")
+        self.assertEqual(self.ids(folder), ["5", "6", "9007199254740992", "9007199254740993"])
 
     def test_from_one(self):
         folder, _ = self.edges_of("1 2\n2 3\n3 1\n")
@@ -271,6 +273,33 @@ class Tables(Text):
         folder = self.make("edges", name, "--id-column", "none")
         self.assertEqual(folder.features[:, 0].tolist(), [11, 13, 15, 17])
 
+    def test_an_empty_line_is_a_node_without_a_value(self):
+        for labels in ("cat\n\ndog\ncat\n", "label\ncat\n\ndog\ncat\n\n\n",
+                       "# of four nodes\n1\n \n2\n1\n"):
+            folder = self.read("--classes", "3", labels=labels)
+            self.assertEqual(len(set(folder.labels[[0, 3]])), 1, labels)
+            self.assertEqual(folder.labels[1], -1, labels)
+            self.assertGreater(folder.labels[2], folder.labels[0], labels)
+        folder = self.read(labels="id,label\n0,1\n\n2,0\n")
+        np.testing.assert_array_equal(folder.labels, [1, -1, 0, -1])
+        self.refuse("import", "edges", self.folder_of(features="1,2.5\n\n2,3\n3,4\n3,5\n"), "--out",
+                    "new", says=["features.csv", "line 2 is empty", "2 columns expected"])
+        folder = self.read(labels="cat\n#dog\ncat\n#dog\n")
+        self.assertEqual(folder.fields["provenance"]["class_names"], ["#dog", "cat"])
+
+    def test_a_first_row_of_a_word(self):
+        folder = self.read(labels="y\nn\ny\nn\n")
+        np.testing.assert_array_equal(folder.labels, [1, 0, 1, 0])
+        folder = self.read(labels="species\ncat\ndog\ncat\ndog\n")
+        self.assertEqual(folder.fields["nodes"], 5)
+        self.check_message(self.warned, ["first row, 'species'", "call it label"])
+
+    def test_links_that_lead_nowhere(self):
+        for name in ("features.npy", "labels.csv"):
+            folder = self.folder_of()
+            os.symlink("/nowhere/at/all", f"{folder}/{name}")
+            self.refuse("import", "edges", folder, "--out", "new", says=[name, "can't open"])
+
     def test_a_last_node_without_edges(self):
         folder = self.read(labels="0\n1\n0\n1\n0\n")
         self.assertEqual(folder.fields["nodes"], 5)
@@ -294,6 +323,9 @@ class Tables(Text):
         self.assertEqual(folder.fields["provenance"]["class_names"], ["ham", "spam"])
         self.check_message(self.warned, ["'unknown' of 1 nodes"])
         self.assertEqual(atoll.Dataset(folder.path).classes, ["ham", "spam"])
+        folder = self.read(labels="label\nsome\nNone\nother\nNone\n")
+        np.testing.assert_array_equal(folder.labels, [1, -1, 0, -1])
+        self.check_message(self.warned, ["2 rows with words like 'None' have no value"])
 
     def test_numbers_to_predict(self):
         folder = self.read(labels="0.5\n1.25\nnan\n2\n")
@@ -341,6 +373,10 @@ class Tables(Text):
         wrong(["--label-column colour"], "--label-column", "colour",
               labels="id,name,kind\n0,a,b\n1,b,c\n")
         wrong(["labels.csv", "no row"], labels="")
+        wrong(["labels.csv", "line 2", r"'caf\xe9'", "UTF-8"],
+              labels=b"id,label\n0,caf\xe9\n1,caf\xe8\n2,x\n")
+        wrong(["train_mask.csv", "line 2", "'no'", "True, False, 1 or 0"],
+              train_mask="yes\nno\nno\nyes\n")
         wrong(["features.csv", "no column of numbers"], features="id,a\n0,x\n1,y\n2,z\n3,w\n")
 
     def test_label_column(self):

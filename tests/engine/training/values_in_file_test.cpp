@@ -115,10 +115,10 @@ TEST(ValuesInFile, AreChosenWhereMemoryAsksForIt) {
   const std::string refusal = thrown_error([&] { run_epochs(dataset, 1, options, 1, 1); }).what();
   EXPECT_THAT(refusal, ::testing::HasSubstr("lie in a file"));
   // The least that it names is enough, but for what the second run in a process has more.
-  const std::string allowed = "allowed is --memory ";
-  const std::size_t at = refusal.find(allowed);
+  const std::string enough = "; --memory ";
+  const std::size_t at = refusal.find(enough);
   ASSERT_NE(at, std::string::npos) << refusal;
-  options.model.memory = fmt::format("{}MiB", std::stoi(refusal.substr(at + allowed.size())) + 16);
+  options.model.memory = fmt::format("{}MiB", std::stoi(refusal.substr(at + enough.size())) + 16);
   run_local_ranks(1, 30, [&](Transport& transport) {
     RankJob job(transport, dataset, {}, options);
     EXPECT_GT(job.trainer().model().paged_budget, 0);
