@@ -122,7 +122,7 @@ int remove_all_stale_temporaries(const fs::path& folder) {
 AtomicFile::AtomicFile(fs::path final_path) : final_(std::move(final_path)) {
   std::error_code error;
   if (fs::is_other(fs::symlink_status(final_, error))) {
-    fail_input("{}: is a device or a pipe; it is not replaced by a file", final_.string());
+    fail_input("{}: is a device or a pipe; it must be a file", final_.string());
   }
   remove_stale_temporaries(final_);
   fd_ = make_locked_file(final_, "", temporary_);

@@ -99,11 +99,7 @@ MappedFile::~MappedFile() {
 
 bool is_there(const fs::path& path) {
   std::error_code error;
-  const fs::file_status status = fs::symlink_status(path, error);
-  if (error == std::errc::permission_denied) {
-    fail_input("{}: can't look whether it is there: {}", path.string(), error.message());
-  }
-  return fs::exists(status);
+  return fs::exists(fs::symlink_status(path, error));
 }
 
 std::string read_text(const fs::path& path) {
@@ -117,7 +113,8 @@ void check_output_file(const fs::path& path, std::string_view option) {
   if (path.empty() || fs::is_directory(path, error) || !path.has_filename()) {
     fail_option("{} {}: names a folder; it must name a file", option, path.string());
   }
-  if (fs::is_other(path, error)) {
+  const std::string folder_of = fs::absolute(path, error).lexically_normal().parent_path();
+  if (fs::is_other(path, error) || folder_of == "/dev" || folder_of.starts_with("/proc")) {
     fail_option("{} {}: is a device or a pipe; it must name a file", option, path.string());
   }
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";

@@ -35,8 +35,8 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// Whether something has this name, be it a link that leads nowhere. Throws Error{kInput} where that
-// may not be looked up.
+// Whether something has this name, be it a link that leads nowhere; false also where that can't be
+// told.
 bool is_there(const std::filesystem::path& path);
 
 // Reads a whole (small) text file; throws Error{kInput}.

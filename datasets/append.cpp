@@ -85,7 +85,7 @@ class Appender {
         0) {
       fail_option(
           "{}: nothing to append; give --nodes, --edges, --remove-nodes, --remove-edges or "
-          "--change-features",
+          "--change-features with something in it",
           options_.data.string());
     }
     note_provenance();

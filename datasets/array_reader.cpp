@@ -219,11 +219,9 @@ void ArrayReader::read_converted(std::span<T> values) {
     if (done < count) {
       double found = 0;
       convert_by_type<double>(header_.descr, bytes.subspan(done * item), {&found, 1}, place_);
-      if (found == std::trunc(found)) {
-        fail_input(
-            "{}: element {} is {:.0f}; allowed are integers from -2^63 to 2^63 - 1 (ids of text "
-            "may be longer)",
-            place_, at_, found);
+      if (header_.descr.ends_with("u8")) {
+        fail_input("{}: element {} is more than 2^63 - 1, the largest integer allowed", place_,
+                   at_);
       }
       fail_input("{}: element {} is {}; an integer is expected", place_, at_, found);
     }

@@ -140,7 +140,9 @@ Json read_dataset_json(const fs::path& folder) {
   const fs::path file = folder / "dataset.json";
   std::error_code error;
   if (!fs::is_directory(folder, error)) fail_input("{}: no such folder", folder.string());
-  if (!is_there(file)) {
+  const bool there = fs::exists(file, error);
+  if (error) fail_input("{}: {}", file.string(), error.message());
+  if (!there) {
     fail_input("{}: not a dataset folder: it has no dataset.json", folder.string());
   }
   Json json = read_json(file);

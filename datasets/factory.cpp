@@ -36,6 +36,9 @@ void refuse_unread_options(std::string_view format, const ImportOptions& options
     fail_option("{}: only the formats edges, npy and matrix-market read text of nodes, not {}",
                 name, format);
   }
+  if (options.nodes && format != "edges" && format != "npy") {
+    fail_option("--nodes: sets of format {} state it; allowed with edges and npy", format);
+  }
   if (options.renumber && format != "edges" && format != "npy") {
     fail_option("--renumber: only ids of the formats edges and npy may have gaps, not those of {}",
                 format);

@@ -156,8 +156,10 @@ Foreign recognise_text(std::string_view bytes) {
   return {};
 }
 
-// Files that stand for others: packed by what isn't unpacked here, or never fetched.
-void refuse_packed(const fs::path& path, std::string_view bytes) {
+}  // namespace
+
+void refuse_packed(const fs::path& path) {
+  const std::string bytes = first_bytes(path);
   struct Packed {
     std::string_view start;
     const char* what;
@@ -172,15 +174,13 @@ void refuse_packed(const fs::path& path, std::string_view bytes) {
   for (const auto& [start, what, command] : kPacked) {
     if (!bytes.starts_with(start)) continue;
     fail_input("{}: this is {}; run first: {} {}", path.string(), what, command,
-               shell_word(path.string()));
+               shell_word(path.filename().string()));
   }
 }
 
-}  // namespace
-
 void refuse_foreign_format(const fs::path& path) {
+  refuse_packed(path);
   const std::string bytes = first_bytes(path);
-  refuse_packed(path, bytes);
   Foreign foreign = recognise_binary(bytes);
   if (foreign.name == nullptr) foreign = recognise_text(bytes);
   if (foreign.name == nullptr) return;

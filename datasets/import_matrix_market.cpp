@@ -32,7 +32,9 @@ void read_banner(LineReader& reader, MatrixHeader& header) {
   const std::vector<std::string> words = FieldReader(line, reader).all();
   const auto require = [&](std::size_t k, const std::vector<std::string>& allowed) {
     const std::string word = k < words.size() ? words[k] : "";
-    if (std::ranges::count(allowed, word) > 0) return word;
+    // The banner's words may be in any case, the first one aside.
+    const std::string plain = k == 0 ? word : in_small_letters(word);
+    if (std::ranges::count(allowed, plain) > 0) return plain;
     fail_input("{}:1: word {} is {}; allowed are {}", reader.file(), k + 1, in_quotes(word),
                fmt::join(allowed, ", "));
   };

@@ -257,6 +257,7 @@ StatedNodes stated_nodes(const ImportSession& session, NamedArrays& arrays) {
       fail_input("{}: there are no rows in it; a graph has at least one node", array.place());
     }
     stated.exact = array.length(0);
+    log::info("{}: {} rows, one per node", array.place(), stated.exact);
   }
   for (const SetNames& set : kSets) {
     for (const auto& names : {set.mask, set.ids}) {

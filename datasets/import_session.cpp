@@ -332,6 +332,12 @@ ImportReport ImportSession::finish() {
   DatasetInfo& info = writer_.info();
   if (options_.features.kind == FeatureKind::kEdges) write_edge_means();
   if (options_.split) write_made_split();
+  if (options_.row_normalize && info.features == 0) {
+    fail_option("--row-normalize: '{}' has no features", info.name);
+  }
+  if (options_.classes && info.classes == 0) {
+    fail_option("--classes: '{}' has no labels that are classes", info.name);
+  }
   info.task = options_.task.value_or(default_task_);
   const bool links = default_task_ == Task::kLinkPrediction;
   if (links != (info.task == Task::kLinkPrediction)) {

@@ -37,7 +37,7 @@ void describe_edges(const CsrView& csr, std::span<const std::int32_t> labels,
   for (std::int64_t i = 0; i < csr.rows(); ++i) {
     for (const std::int32_t j : csr.row(i)) {
       if (j < 0 || j >= csr.rows()) {
-        fail_input("row {} of the graph holds node {}; allowed are 0 to {}", i, j, csr.rows() - 1);
+        fail_input("col_idx.npy: row {} holds node {}; allowed are 0 to {}", i, j, csr.rows() - 1);
       }
       if (j == i) {
         ++result.self_loops;

@@ -114,8 +114,8 @@ class FieldReader {
   const LineReader& reader_;
 };
 
-// A whole number of at most 2^53 in any notation that has a point or, as R writes it, an exponent
-// with its sign: 12.0, 1e+05.
+// A whole number in a notation that has a point or, as R writes it, an exponent with its
+// sign: 12.0, 1e+05. With an exponent, or digits behind the point that are not 0, at most 2^53.
 std::optional<std::int64_t> whole_number(std::string_view text);
 
 // A number begins with a digit, or a digit behind a sign or a point.

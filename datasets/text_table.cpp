@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "datasets/dataset.hpp"
+#include "datasets/foreign_format.hpp"
 #include "datasets/graph_builder.hpp"
 #include "datasets/import.hpp"
 
@@ -121,31 +122,37 @@ ArrayReader as_array(const std::vector<double>& values, const char* descr,
 
 TextTable::TextTable(fs::path path, TableKind kind, const TableColumns& columns)
     : path_(std::move(path)), kind_(kind) {
+  refuse_packed(path_);
   find_columns(columns);
 }
 
-// Calls visit(reader, cells) for every row below the header, all equally long. An empty line above
-// other rows is one of them where rows have one value: the node of its place has none. Only above
-// the first row are there comments.
+// Calls visit(reader, cells) for every row below the header, all equally long. An empty line
+// between rows is one, too, where rows have one value: the node of its place has none.
 template <typename Visit>
 void TextTable::each_row(const Visit& visit) const {
   LineReader reader(path_);
   std::string_view line;
-  bool above = true;
+  bool header = header_;
+  bool above = true;  // the first row
+  bool tells = true;
   std::int64_t empty = 0;
   std::int64_t first_empty = 0;
   std::vector<std::string> cells;
   while (reader.next(line)) {
     if (is_blank(line, separator_)) {
-      if (empty++ == 0) first_empty = reader.line_number();
+      if (!above && empty++ == 0) first_empty = reader.line_number();
       continue;
     }
-    if (above && is_comment(line)) continue;
-    if (std::exchange(above, false) && header_) {
-      empty = 0;
-      continue;
-    }
+    if (passes_over(line, above)) continue;
+    if (std::exchange(header, false)) continue;
+    above = false;
     if (empty > 0 && width_ == 1 && kind_ != TableKind::kIds) {
+      if (!places_are_known_ && std::exchange(tells, false)) {
+        log::warn(
+            "{}: line {} is empty: read as a node without a value, as are other empty lines "
+            "between rows",
+            path_.string(), first_empty);
+      }
       cells.assign(1, "");
       for (std::int64_t k = 0; k < empty; ++k) visit(reader, cells);
     } else if (empty > 0 && places_are_known_ && in_order()) {
@@ -164,6 +171,11 @@ void TextTable::each_row(const Visit& visit) const {
   }
 }
 
+// Whether it is a comment. Below the first row, #1 may be a word.
+bool TextTable::passes_over(std::string_view line, bool above) const {
+  return is_comment(line) && (above || !may_be_words());
+}
+
 void TextTable::find_columns(const TableColumns& columns) {
   constexpr std::size_t kSampled = 100;
   std::vector<std::string> lines;
@@ -171,8 +183,8 @@ void TextTable::find_columns(const TableColumns& columns) {
     LineReader reader(path_);
     std::string_view line;
     while (lines.size() < kSampled && reader.next(line)) {
-      const bool is_row = lines.empty() ? !is_comment(line) : !is_blank(line, separator_);
-      if (is_row) lines.emplace_back(line);
+      if (!is_blank(line, separator_) && !passes_over(line, lines.empty()))
+        lines.emplace_back(line);
     }
   }
   if (lines.empty()) fail_input("{}: no row found", path_.string());
@@ -200,8 +212,7 @@ void TextTable::find_columns(const TableColumns& columns) {
     return std::ranges::any_of(kIdNames, is) || std::ranges::any_of(kLabelNames, is) ||
            cell == columns.id || cell == columns.label;
   });
-  const bool words_are_values =
-      kind_ == TableKind::kLabels || kind_ == TableKind::kTypes || kind_ == TableKind::kIds;
+  const bool words_are_values = may_be_words();
   // A class may be called y.
   const bool is_class =
       words_are_values && names.size() == 1 && std::ranges::count(lines, lines.front()) > 1;
@@ -259,7 +270,8 @@ void TextTable::look_at_cells() {
         found.largest = std::max(found.largest, as_integer(cell).value_or(-1));
       } else {
         found.words = true;
-        if (found.first_word.empty() && cell != kUnknown) {
+        const bool unknown = kind_ == TableKind::kLabels && cell == kUnknown;
+        if (found.first_word.empty() && !unknown) {
           found.first_word = cell;
           found.line_of_word = reader.line_number();
         }
@@ -436,8 +448,9 @@ void TextTable::collect_words() {
   }
   constexpr std::int64_t kFewRows = 2;
   if (words_above_ && like_first == 1 && rows_ > kFewRows) {
-    log::warn("{}: the first row, {}, was read as a node's; if it names columns, call {} label",
-              path_.string(), in_quotes(first), width_ == 1 ? "it" : "the one of the values");
+    log::warn("{}: the first row, {}, was read as a node's; if it names columns, call {} {}",
+              path_.string(), in_quotes(first), width_ == 1 ? "it" : "the one of the values",
+              kLabelNames.front());
   }
   if (const Found& found = found_[column]; found.numbers && !found.first_word.empty()) {
     log::warn("{}: line {}: column {} is {}, but other lines have numbers: all are taken for names",

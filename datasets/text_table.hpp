@@ -72,6 +72,10 @@ class TextTable {
   void choose_id(const TableColumns& columns, const std::vector<std::string>& names);
   void choose_values(const TableColumns& columns, const std::vector<std::string>& names);
   void collect_words();
+  bool may_be_words() const {
+    return kind_ == TableKind::kLabels || kind_ == TableKind::kTypes || kind_ == TableKind::kIds;
+  }
+  bool passes_over(std::string_view line, bool above) const;
   template <typename Visit>
   void each_row(const Visit& visit) const;
   double value_of(std::string_view cell, const LineReader& reader, std::size_t column) const;

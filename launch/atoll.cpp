@@ -281,8 +281,7 @@ class CapturedOutput {
   std::FILE* stream_;
 };
 
-// Writes out what was printed; returns errno where that failed, but for those that read no further
-// or closed it from the beginning.
+// Writes out what was printed. Returns errno where that failed; 0 also where nobody reads it.
 int flush_output() {
   errno = 0;
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;

@@ -11,6 +11,7 @@
 #include "datasets/partition_growth.hpp"
 #include "datasets/partition_list.hpp"
 #include "engine/comm/transport.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/command.hpp"
 #include "launch/partition_flags.hpp"
 #include "launch/planned_graph.hpp"
@@ -101,6 +102,7 @@ void run_partition(const PartitionArguments& arguments) {
   if (!arguments.parts && arguments.from.empty()) {
     fail_option("--parts is required, or --from, --list or --prune; see atoll partition --help");
   }
+  if (!arguments.shape_out.empty()) check_result_file(arguments.shape_out, "--shape-out");
   const Partition made =
       arguments.from.empty()
           ? ensure_partition(dataset, *arguments.parts, options)

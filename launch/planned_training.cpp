@@ -32,10 +32,8 @@ AskedMessages asked_messages(const TrainOptions& options,
   std::vector<int> others = {asked.start_bits};
   if (!asked.exchange) others.push_back(32);
   if (allowed) {
-    asked.bits = parse_bits(*allowed).widths;
-    if (asked.bits.empty()) {
-      fail_option("--allow-bits {}: allowed are widths as in 32,8,4", *allowed);
-    }
+    asked.bits = parse_widths(*allowed, "--allow-bits",
+                              fmt::format("{}, several as in 32,8,4", fmt::join(kWireBits, ", ")));
     if (asked.exchange && !mode.takes_bits()) {
       fail_option("--allow-bits {}: --exchange {} sends no messages that could have fewer bits",
                   *allowed, exchange.mode);

@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "engine/comm/transport.hpp"
 #include "engine/trace/critical_path.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/command.hpp"
 #include "launch/validators.hpp"
 
@@ -66,7 +67,10 @@ Json summary(const MergedTrace& merged, const DataflowGraph& graph, const Critic
 
 void run_merge(const MergeArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
-  if (!arguments.out.empty()) check_output_file(arguments.out, "--out");
+  const std::filesystem::path merged_file = arguments.folder() / "trace-merged.json";
+  if (!arguments.out.empty() && arguments.out != merged_file) {
+    check_result_file(arguments.out, "--out");
+  }
   Activity activity("merging the trace of " + arguments.run);
   const MergedTrace merged = merge_trace(read_trace(arguments.folder() / "trace.json"));
   const int epoch = arguments.epoch > 0 ? arguments.epoch : median_epoch(merged.trace);

@@ -1,4 +1,4 @@
-// Around calls of METIS.
+// A guard for calls of METIS.
 #pragma once
 
 #include <cstdio>

@@ -157,6 +157,10 @@ struct BitChoice {
 std::string to_string(const BitChoice& choice);  // "adaptive", "random", "8" or "8,4,32"
 // The reverse. Throws Error{kOption} for a width that is not one of kWireBits.
 BitChoice parse_bits(const std::string& text);
+// Widths with commas between them. Throws Error{kOption} naming `option`, and what is `allowed`,
+// for one that is none.
+std::vector<int> parse_widths(const std::string& text, std::string_view option,
+                              const std::string& allowed);
 std::vector<std::string> bit_names();  // what parse_bits() reads, but for lists
 
 struct BitOptions {

@@ -19,13 +19,13 @@ TrainingPrograms::TrainingPrograms(const ModelConfig& model, Arrival arrival)
     ATOLL_ASSERT(phase.has_value(), "{}", block.name);
     phases.push_back(*phase);
   }
+  operations_of_layer.resize(static_cast<std::size_t>(layer_count(model)) + 1);
   for (const Program* program : {&training, &evaluation}) {
     const bool trains = program == &training;
     for (Value v = 0; v < program->size(); ++v) {
       const Scope& scope = program->scope_of(v);
       const std::size_t at =
           scope.kind == Scope::Kind::kLayer ? static_cast<std::size_t>(scope.layer) + 1 : 0;
-      if (at >= operations_of_layer.size()) operations_of_layer.resize(at + 1);
       LayerOperations& layer = operations_of_layer[at];
       const Operation& op = program->at(v);
       auto& [per_row, operations] = layer.elements[static_cast<std::size_t>(op.rows_of())];

@@ -237,7 +237,7 @@ inline void lower(const Views& views, Requests& requests) {
   const Rule& rule = *views.op().rule;
   if (rule.lower != nullptr) rule.lower(views, requests);
 }
-// Sets them to this one first.
+// The same for `call`, to which it sets the views first.
 inline void lower(Views& views, const Call& call, Requests& requests) {
   views.set_call(call);
   lower(views, requests);

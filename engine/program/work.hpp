@@ -9,7 +9,7 @@
 
 namespace atl {
 
-// A rank of this shape, with views of null data. Both must outlive it.
+// Views of null data, of a rank of this shape. Program and shape must outlive them.
 std::unique_ptr<Views> counted_views(const Program& program, const RankShape& shape, DType dtype);
 // Work that is no kernel.
 SpanWork work_of(RankWork work, const Views& views);

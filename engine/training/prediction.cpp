@@ -236,7 +236,10 @@ PredictionKind parse_prediction_kind(const std::string& text) {
 
 std::filesystem::path run_model(const std::filesystem::path& run) {
   const std::filesystem::path path = run / "model.safetensors";
-  if (!is_there(path)) {
+  std::error_code error;
+  const bool there = std::filesystem::exists(path, error);
+  if (error) fail_input("{}: {}", path.string(), error.message());
+  if (!there) {
     fail_input("{}: holds no model.safetensors; is it the folder of a finished run?", run.string());
   }
   return path;

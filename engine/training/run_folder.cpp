@@ -211,7 +211,9 @@ void RunFolder::check_contents(RunStart start, const fs::path& config_file) cons
 void check_result_file(const fs::path& path, std::string_view option) {
   check_output_file(path, option);
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  if (!is_name_of_run(path.filename().string()) || !holds_run(folder)) return;
+  const bool is_checkpoint = folder.filename() == "checkpoint";
+  const fs::path run = is_checkpoint ? folder / ".." : folder;
+  if (!(is_checkpoint || is_name_of_run(path.filename().string())) || !holds_run(run)) return;
   fail_option("{} {}: is a file of the run in {}; choose another name", option, path.string(),
               folder.string());
 }

@@ -152,7 +152,7 @@ struct Unit<kBytes, Bf16> {
 
 // Marks a unit of columns as whole, or as the last one of a row, of which only `count` are there.
 struct Whole {};
-struct Part {
+struct PartOfUnit {
   std::int64_t count;
 };
 
@@ -183,7 +183,7 @@ struct Pair {
   }
   // Columns that are not there are 0.
   template <typename T>
-  static ATOLL_INLINE void load(const T* from, Part part, Floats* registers) {
+  static ATOLL_INLINE void load(const T* from, PartOfUnit part, Floats* registers) {
     T columns[kColumns] = {};
     for (std::int64_t k = 0; k < part.count; ++k) columns[k] = from[k];
     load(columns, Whole{}, registers);
@@ -212,11 +212,11 @@ struct Pair {
   static ATOLL_INLINE void store_bits(const HalfWords& bits, Whole, Bf16* to) {
     std::memcpy(static_cast<void*>(to), &bits, kBytes);
   }
-  static ATOLL_INLINE void store_bits(const HalfWords& bits, Part part, Bf16* to) {
+  static ATOLL_INLINE void store_bits(const HalfWords& bits, PartOfUnit part, Bf16* to) {
     for (std::int64_t k = 0; k < part.count; ++k) to[k].bits = bits[k];
   }
   template <typename T>
-  static ATOLL_INLINE void store(const Floats* registers, Part part, T* to) {
+  static ATOLL_INLINE void store(const Floats* registers, PartOfUnit part, T* to) {
     T columns[kColumns];
     store(registers, Whole{}, columns);
     for (std::int64_t k = 0; k < part.count; ++k) to[k] = columns[k];
@@ -231,8 +231,8 @@ struct Pair {
 };
 
 // Calls body.template operator()<kUnit>(j, Whole{}) for units of Pair<kUnit>::kColumns columns that
-// cover [begin, end) in order, as wide as they fit, and once with Part for what is left of the
-// smallest.
+// cover [begin, end) in order, as wide as they fit, and once with PartOfUnit for what is left of
+// the smallest.
 template <int kBytes, typename Body>
 ATOLL_INLINE inline void for_columns(std::int64_t begin, std::int64_t end, const Body& body) {
   constexpr std::int64_t kColumns = Pair<kBytes>::kColumns;
@@ -243,7 +243,7 @@ ATOLL_INLINE inline void for_columns(std::int64_t begin, std::int64_t end, const
   if constexpr (kBytes > 16) {
     for_columns<kBytes / 2>(begin, end, body);
   } else {
-    body.template operator()<kBytes>(begin, Part{end - begin});
+    body.template operator()<kBytes>(begin, PartOfUnit{end - begin});
   }
 }
 

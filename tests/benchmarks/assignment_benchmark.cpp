@@ -38,7 +38,7 @@ std::vector<float> make_betas(Betas kind) {
 
 // The ways in which a message can travel; the exact one comes last.
 struct Ways {
-  std::vector<MessageCost> costs;
+  std::vector<TravelCost> costs;
   std::vector<double> bits;  // in an epoch, of each
   std::size_t one_bit = 0;   // the place of one bit in every epoch
 };

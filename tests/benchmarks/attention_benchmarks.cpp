@@ -46,7 +46,7 @@ SourceEdges upload_by_source(Bench& bench, const RandomGraph& graph) {
 }
 
 AttentionData attention_data(Bench& bench, AttentionScore score, DType dtype, Edges edges) {
-  const GraphShape& shape = kGraphShapes[0];
+  const BenchmarkShape& shape = kGraphShapes[0];
   AttentionData data;
   data.graph = make_graph(
       shape, static_cast<double>(bench.scaled(shape.nodes)) / static_cast<double>(shape.nodes));

@@ -39,7 +39,7 @@ std::int64_t spreading_factor(std::int64_t nodes) {
 
 }  // namespace
 
-RandomGraph make_graph(const GraphShape& shape, double scale) {
+RandomGraph make_graph(const BenchmarkShape& shape, double scale) {
   const auto nodes =
       std::max<std::int64_t>(64, std::llround(scale * static_cast<double>(shape.nodes)));
   const auto edges =

@@ -7,7 +7,7 @@
 
 namespace atl {
 
-struct GraphShape {
+struct BenchmarkShape {
   const char* name;
   std::int64_t nodes;
   std::int64_t edges;  // stored: both directions of an undirected edge
@@ -15,9 +15,9 @@ struct GraphShape {
 };
 
 // ogbn-arxiv (made undirected), ogbn-products, Reddit.
-constexpr GraphShape kGraphShapes[] = {{"arxiv", 169'343, 2'315'598, 960},
-                                       {"products", 2'449'029, 123'718'280, 346},
-                                       {"reddit", 232'965, 114'615'892, 44}};
+constexpr BenchmarkShape kGraphShapes[] = {{"arxiv", 169'343, 2'315'598, 960},
+                                           {"products", 2'449'029, 123'718'280, 346},
+                                           {"reddit", 232'965, 114'615'892, 44}};
 
 struct RandomGraph {
   std::vector<std::int64_t> row_ptr;
@@ -31,6 +31,6 @@ struct RandomGraph {
 // (degree_tail.hpp). Otherwise both the degrees of rows and the columns follow a
 // weight of (r + r0)^(-1/2) for the node of rank r, r0 chosen for the busiest node; ranks are
 // spread over the ids.
-RandomGraph make_graph(const GraphShape& shape, double scale);
+RandomGraph make_graph(const BenchmarkShape& shape, double scale);
 
 }  // namespace atl

@@ -25,7 +25,7 @@ void choose_kernel(Bench& bench, const RandomGraph& graph, DType dtype, const st
                          {kernel, {}, {}});
 }
 
-Case spmm(Bench& bench, const GraphShape& shape, DType dtype, bool fused,
+Case spmm(Bench& bench, const BenchmarkShape& shape, DType dtype, bool fused,
           const std::string& kernel) {
   const RandomGraph graph = make_graph(
       shape, static_cast<double>(bench.scaled(shape.nodes)) / static_cast<double>(shape.nodes));
@@ -102,7 +102,7 @@ Case gather(Bench& bench, DType dtype) {
 
 std::vector<Benchmark> sparse_benchmarks() {
   std::vector<Benchmark> list;
-  for (const GraphShape& shape : kGraphShapes) {
+  for (const BenchmarkShape& shape : kGraphShapes) {
     for (const DType dtype : {DType::kF32, DType::kBf16}) {
       for (const bool fused : {false, true}) {
         const std::string name =

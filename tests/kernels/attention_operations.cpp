@@ -354,7 +354,7 @@ Outputs run_head_mean(Harness& h, std::int64_t rows, std::int64_t cols, Heads he
 
 }  // namespace
 
-std::vector<Operation> attention_operations() {
+std::vector<TestedOperation> attention_operations() {
   const EpilogueParts all{true, true, true, ActivationFunction::kRelu, Dropout::kState};
   struct Named {
     const char* name;
@@ -367,7 +367,7 @@ std::vector<Operation> attention_operations() {
       {"_part", {.with_self = true, .dropout = true, .part = true}},
       {"_edges", {.part = true, .edges = true}},
       {"_edges_self", {.with_self = true, .dropout = true, .edges = true, .features = 9}}};
-  std::vector<Operation> list;
+  std::vector<TestedOperation> list;
   const auto add = [&](const std::string& name, auto run, double tolerance, auto which) {
     list.push_back({name,
                     [run, which](Harness& h, std::int64_t rows, std::int64_t cols) {

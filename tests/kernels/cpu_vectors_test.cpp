@@ -63,7 +63,7 @@ TEST_P(CpuVectors, UnitsCoverEachColumnOnce) {
       convert_columns<kBytes>(x.data(), count, y.data());
       for_columns<kBytes>(0, count, [&]<int kUnit>(std::int64_t j, auto part) ATOLL_INLINE {
         std::int64_t columns = Pair<kUnit>::kColumns;
-        if constexpr (std::is_same_v<decltype(part), Part>) columns = part.count;
+        if constexpr (std::is_same_v<decltype(part), PartOfUnit>) columns = part.count;
         for (std::int64_t k = 0; k < columns; ++k) ++visits[static_cast<std::size_t>(j + k)];
       });
     });

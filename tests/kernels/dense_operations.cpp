@@ -224,7 +224,7 @@ Outputs run_gemm(Harness& h, std::int64_t rows, std::int64_t cols, const GemmCas
   return {product};
 }
 
-std::vector<Operation> gemm_operations() {
+std::vector<TestedOperation> gemm_operations() {
   constexpr Transpose kYes = Transpose::kYes;
   const EpilogueParts all{true, true, true, ActivationFunction::kRelu, Dropout::kState};
   struct Named {
@@ -242,7 +242,7 @@ std::vector<Operation> gemm_operations() {
       {"gemm_bias_relu_add",
        {.beta = 1, .epilogue = {.beta = true, .function = ActivationFunction::kRelu}}},
       {"gemm_all", {.epilogue = all}}};
-  std::vector<Operation> list;
+  std::vector<TestedOperation> list;
   for (const Named& named : cases) {
     list.push_back({named.name,
                     [which = named.which](Harness& h, std::int64_t rows, std::int64_t cols) {
@@ -253,7 +253,7 @@ std::vector<Operation> gemm_operations() {
   return list;
 }
 
-std::vector<Operation> dense_operations() {
+std::vector<TestedOperation> dense_operations() {
   const auto epilogue = [](EpilogueParts parts, bool in_place) {
     return [=](Harness& h, std::int64_t rows, std::int64_t cols) {
       return run_apply_epilogue(h, rows, cols, parts, in_place);

@@ -20,25 +20,25 @@ class LiteralWire : public BackendTest {
     BackendTest::SetUp();
     if (!IsSkipped() && !HasFatalFailure()) h = std::make_unique<Harness>(GetParam());
   }
-  Messages one_row(const std::vector<float>& row, const std::vector<int>& widths,
-                   DType storage = DType::kF32) {
-    Messages messages(static_cast<std::int64_t>(row.size()), storage);
+  WireMessages one_row(const std::vector<float>& row, const std::vector<int>& widths,
+                       DType storage = DType::kF32) {
+    WireMessages messages(static_cast<std::int64_t>(row.size()), storage);
     messages.add(0, widths);
     return messages;
   }
-  Packed pack_row(const std::vector<float>& row, const Messages& messages) {
+  Packed pack_row(const std::vector<float>& row, const WireMessages& messages) {
     const ConstMatrixView x = h->input(1, messages.cols, row);
     return pack(*h, messages, x, {}, {kLiteralKey, nodes(1)});
   }
   Bytes message_of(const std::vector<float>& row, int width) {
-    const Messages messages = one_row(row, {width});
+    const WireMessages messages = one_row(row, {width});
     const Packed packed = pack_row(row, messages);
     EXPECT_EQ(packed.bad, kNoneBad);
     return message(messages, packed, 0);
   }
   // The row after both ways, in f32.
   std::vector<double> round_trip(const std::vector<float>& row, int width) {
-    const Messages messages = one_row(row, {width});
+    const WireMessages messages = one_row(row, {width});
     return unpack(*h, messages, pack_row(row, messages).bytes, DType::kF32);
   }
   std::unique_ptr<Harness> h;
@@ -111,7 +111,7 @@ TEST_P(LiteralWire, LayoutAtEveryWidth) {
 TEST_P(LiteralWire, LayoutOfBf16) {
   h = std::make_unique<Harness>(GetParam(), 2, DType::kBf16);
   const std::vector<float> row{1.5F, -2, 1};
-  const Messages messages = one_row(row, {32, 8}, DType::kBf16);
+  const WireMessages messages = one_row(row, {32, 8}, DType::kBf16);
   const Packed packed = pack_row(row, messages);
   EXPECT_EQ(message(messages, packed, 0), (Bytes{0xC0, 0x3F, 0, 0xC0, 0x80, 0x3F}));
   // -2 is C000; 3.5 / 255 lies between the bf16 numbers .01367 (3C60) and .01373 (3C61).
@@ -122,7 +122,7 @@ TEST_P(LiteralWire, LayoutOfBf16) {
 // zero: -1.001 down to -1 - 2^-7 (BF81). range: 2 + 2^-7, up to 2 + 2^-6 (4001), which is the step.
 TEST_P(LiteralWire, ZeroIsRoundedDownAndStepUp) {
   const std::vector<float> row{-1.001F, 1};
-  const Messages messages = one_row(row, {1});
+  const WireMessages messages = one_row(row, {1});
   const Packed packed = pack_row(row, messages);
   const Bytes bytes = message(messages, packed, 0);
   EXPECT_EQ((Bytes{bytes.begin(), bytes.begin() + 4}), (Bytes{0x81, 0xBF, 0x01, 0x40}));
@@ -133,7 +133,7 @@ TEST_P(LiteralWire, CodesFollowTheNoiseOfNodeAndColumn) {
   std::vector<float> row(300, 0.25F);
   row.front() = 0;
   row.back() = 1;
-  const Messages messages = one_row(row, {1});
+  const WireMessages messages = one_row(row, {1});
   const Packed packed = pack_row(row, messages);
   const auto found = codes(messages, packed, 0);
   for (std::uint32_t j = 1; j < 299; ++j) {
@@ -149,7 +149,7 @@ TEST_P(LiteralWire, TheEpochOfTheStateCounts) {
   std::vector<float> row(64, 0.5F);
   row.front() = 0;
   row.back() = 1;
-  const Messages messages = one_row(row, {1});
+  const WireMessages messages = one_row(row, {1});
   const ConstMatrixView x = h->input(1, 64, row);
   const Packed packed =
       pack(*h, messages, x, {}, {kLiteralKey, nodes(1), h->epoch_state({.epoch = 12})});
@@ -164,7 +164,7 @@ TEST_P(LiteralWire, TheEpochOfTheStateCounts) {
 // Row 2 of x first, times 2, to two receivers; then row 0, times 1/2. What lies between stays.
 TEST_P(LiteralWire, RowsAndScalesAreThoseOfTheRowsOfX) {
   const ConstMatrixView x = h->input(3, 2, {0, 30, kNaN, kNaN, 0, 127.5F});
-  Messages messages(2, DType::kF32);
+  WireMessages messages(2, DType::kF32);
   messages.add(2, {8, 32});
   messages.add(0, {4});
   const Packed packed = pack(*h, messages, x, {0.5F, 1, 2}, {kLiteralKey, nodes(3)});
@@ -180,7 +180,7 @@ TEST_P(LiteralWire, RowsAndScalesAreThoseOfTheRowsOfX) {
 TEST_P(LiteralWire, UnpacksWhatTheBytesSay) {
   // zero 256 (4380), step 1; codes 1, 3, 0 at 2 bits, then at 8 bits 1, 3, 255.
   const Bytes bytes{0x80, 0x43, 0x80, 0x3F, 0x0D, 0, 0, 0, 0x80, 0x43, 0x80, 0x3F, 1, 3, 255, 0};
-  Messages messages(3, DType::kF32);
+  WireMessages messages(3, DType::kF32);
   messages.bits = {2, 8};
   messages.offset = {0, 8};
   EXPECT_EQ(unpack(*h, messages, bytes, DType::kF32),
@@ -194,7 +194,7 @@ TEST_P(LiteralWire, UnpacksWhatTheBytesSay) {
 TEST_P(LiteralWire, TheSumIsRounded) {
   // zero 2^-16 (3780), step 1 + 2^-7 (3F81), code 65535.
   const Bytes bytes{0x80, 0x37, 0x81, 0x3F, 0xFF, 0xFF, 0, 0};
-  Messages messages(1, DType::kF32);
+  WireMessages messages(1, DType::kF32);
   messages.bits = {16};
   messages.offset = {0};
   EXPECT_EQ(unpack(*h, messages, bytes, DType::kF32), (std::vector<double>{65535 * (1 + 0x1p-7)}));
@@ -227,7 +227,7 @@ TEST_P(LiteralWire, TheGreatestCodeNeverWraps) {
   row[0] = 0;
   row[1] = 255;
   for (const int width : {1, 2, 4, 8, 16}) {
-    const Messages messages = one_row(row, {width});
+    const WireMessages messages = one_row(row, {width});
     const Packed packed = pack_row(row, messages);
     const auto found = codes(messages, packed, 0);
     const std::uint32_t top = (1U << width) - 1;
@@ -242,7 +242,7 @@ TEST_P(LiteralWire, RowsThatCannotBeSentAreNamed) {
       {0, 1, 0x1.FEp127F}, {1e38F, 1, -3e38F}};
   for (const auto& row : bad) {
     for (const int width : {1, 2, 4, 8, 16, 32}) {
-      Messages messages(3, DType::kF32);
+      WireMessages messages(3, DType::kF32);
       messages.add(0, {8});
       messages.add(1, {width});
       messages.add(2, {width});
@@ -263,7 +263,7 @@ TEST_P(LiteralWire, RowsThatCannotBeSentAreNamed) {
 }
 
 TEST_P(LiteralWire, ARowIsJudgedAfterItsScale) {
-  Messages messages(2, DType::kF32);
+  WireMessages messages(2, DType::kF32);
   messages.add(1, {8});
   messages.add(0, {8});
   const ConstMatrixView x = h->input(2, 2, {1e38F, 0, 1, 0});
@@ -276,7 +276,7 @@ TEST_P(LiteralWire, ARowIsJudgedAfterItsScale) {
 TEST_P(LiteralWire, GreatNumbersThatCanBeSent) {
   const std::vector<float> row{-1.6e38F, 0, 1.6e38F};
   for (const int width : {1, 2, 4, 8, 16}) {
-    const Messages messages = one_row(row, {width});
+    const WireMessages messages = one_row(row, {width});
     const Packed packed = pack_row(row, messages);
     EXPECT_EQ(packed.bad, kNoneBad);
     for (const double value : unpack(*h, messages, packed.bytes, DType::kF32)) {
@@ -287,7 +287,7 @@ TEST_P(LiteralWire, GreatNumbersThatCanBeSent) {
 
 TEST_P(LiteralWire, TwoMeansAreCodesToTheNearest) {
   const auto bytes_of = [&](const std::vector<float>& row, int width) {
-    const Messages messages = one_row(row, {width});
+    const WireMessages messages = one_row(row, {width});
     const Packed packed = pack(*h, messages, h->input(1, messages.cols, row), {},
                                {.key = kLiteralKey, .row_ids = nodes(1), .nearest = true});
     EXPECT_EQ(packed.variance[0], 0);
@@ -308,7 +308,7 @@ TEST_P(LiteralWire, GreatNumbersToTheNearest) {
   for (const float size : {0.5e38F, 0.8e38F, 1e38F, 1.2e38F, 1.6e38F}) {
     const std::vector<float> row{-size, 0, size, size};
     for (const int width : {1, 2, 4, 8, 16}) {
-      const Messages messages = one_row(row, {width});
+      const WireMessages messages = one_row(row, {width});
       const Packed packed = pack(*h, messages, h->input(1, 4, row), {},
                                  {.key = kLiteralKey, .row_ids = nodes(1), .nearest = true});
       const std::vector<double> found = unpack(*h, messages, packed.bytes, DType::kF32);
@@ -320,14 +320,14 @@ TEST_P(LiteralWire, GreatNumbersToTheNearest) {
 }
 
 TEST_P(LiteralWire, NothingToSend) {
-  const Messages none(3, DType::kF32);
+  const WireMessages none(3, DType::kF32);
   const ConstMatrixView x = h->input(2, 3, {1, 2, 3, 4, 5, 6});
   EXPECT_EQ(pack(*h, none, x, {}, {kLiteralKey, nodes(2)}).bad, kNoneBad);
-  Messages unread(3, DType::kF32);
+  WireMessages unread(3, DType::kF32);
   unread.add(1, {});
   const Packed packed = pack(*h, unread, x, {}, {kLiteralKey, nodes(2)});
   EXPECT_EQ(packed.range, (std::vector<double>{2}));
-  Messages empty(0, DType::kF32);
+  WireMessages empty(0, DType::kF32);
   empty.add(0, {8, 32});
   EXPECT_EQ(pack(*h, empty, h->input(2, 0, {}), {}, {kLiteralKey, nodes(2)}).bad, kNoneBad);
 }

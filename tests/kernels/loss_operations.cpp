@@ -122,7 +122,7 @@ Outputs count_multi_label(Harness& h, std::int64_t rows, std::int64_t cols) {
 
 }  // namespace
 
-std::vector<Operation> loss_operations() {
+std::vector<TestedOperation> loss_operations() {
   const auto spread = [](bool weighted, double smoothing, double focus = 0) {
     return [=](Harness& h, std::int64_t rows, std::int64_t cols) {
       return spread_cross_entropy(h, rows, cols, weighted, smoothing, focus);

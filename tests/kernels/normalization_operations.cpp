@@ -126,7 +126,7 @@ Outputs layer_norm_backward(Harness& h, std::int64_t rows, std::int64_t cols) {
 
 }  // namespace
 
-std::vector<Operation> normalization_operations() {
+std::vector<TestedOperation> normalization_operations() {
   return {{"batch_norm_moments", batch_norm_moments, 1e-12},
           {"batch_norm_statistics", batch_norm_statistics, 1e-12, Bf16Case::kNone},
           {"inverse_std", inverse_std, 1e-12, Bf16Case::kNone},

@@ -16,33 +16,33 @@ using Outputs = std::vector<Output>;
 // bf16 beside the tolerance. kNone: it has no matrices that could be stored as bf16.
 enum class Bf16Case { kNone, kSame, kOneStep };
 
-struct Operation {
+struct TestedOperation {
   std::string name;
   std::function<Outputs(Harness& harness, std::int64_t rows, std::int64_t cols)> run;
   double tolerance;  // of sums in f32 against the oracle, see expect_close; 0 = same numbers
   Bf16Case bf16 = Bf16Case::kOneStep;
 };
-void PrintTo(const Operation& operation, std::ostream* out);
+void PrintTo(const TestedOperation& operation, std::ostream* out);
 
-const std::vector<Operation>& operations();
+const std::vector<TestedOperation>& operations();
 // Every operation in the types that its matrices may be stored in.
-std::vector<std::tuple<DType, Operation>> typed_operations();
-inline std::string name_of(DType dtype, const Operation& operation) {
+std::vector<std::tuple<DType, TestedOperation>> typed_operations();
+inline std::string name_of(DType dtype, const TestedOperation& operation) {
   return std::string(to_string(dtype)) + "_" + operation.name;
 }
 // All of them on the backends that are held against the reference.
-using OperationCase = std::tuple<std::string, DType, Operation>;
-std::vector<OperationCase> operation_cases(bool (*wanted)(const Operation&));
+using OperationCase = std::tuple<std::string, DType, TestedOperation>;
+std::vector<OperationCase> operation_cases(bool (*wanted)(const TestedOperation&));
 inline std::string operation_case_name(const ::testing::TestParamInfo<OperationCase>& test) {
   return std::get<0>(test.param) + "_" + name_of(std::get<1>(test.param), std::get<2>(test.param));
 }
-std::vector<Operation> sparse_operations();
-std::vector<Operation> attention_operations();
-std::vector<Operation> wire_operations();
-std::vector<Operation> dense_operations();
-std::vector<Operation> gemm_operations();
-std::vector<Operation> normalization_operations();
-std::vector<Operation> loss_operations();
+std::vector<TestedOperation> sparse_operations();
+std::vector<TestedOperation> attention_operations();
+std::vector<TestedOperation> wire_operations();
+std::vector<TestedOperation> dense_operations();
+std::vector<TestedOperation> gemm_operations();
+std::vector<TestedOperation> normalization_operations();
+std::vector<TestedOperation> loss_operations();
 
 // Where the epoch of dropout comes from: the key, or an EpochState whose epoch differs from it.
 enum class Dropout { kNone, kKey, kState };

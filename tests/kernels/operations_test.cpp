@@ -7,9 +7,9 @@
 
 namespace atl {
 
-const std::vector<Operation>& operations() {
-  static const std::vector<Operation> all = [] {
-    std::vector<Operation> list;
+const std::vector<TestedOperation>& operations() {
+  static const std::vector<TestedOperation> all = [] {
+    std::vector<TestedOperation> list;
     for (const auto& group :
          {sparse_operations(), attention_operations(), wire_operations(), dense_operations(),
           gemm_operations(), normalization_operations(), loss_operations()}) {
@@ -20,10 +20,10 @@ const std::vector<Operation>& operations() {
   return all;
 }
 
-std::vector<std::tuple<DType, Operation>> typed_operations() {
-  std::vector<std::tuple<DType, Operation>> list;
+std::vector<std::tuple<DType, TestedOperation>> typed_operations() {
+  std::vector<std::tuple<DType, TestedOperation>> list;
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
-    for (const Operation& operation : operations()) {
+    for (const TestedOperation& operation : operations()) {
       if (dtype == DType::kBf16 && operation.bf16 == Bf16Case::kNone) continue;
       list.emplace_back(dtype, operation);
     }
@@ -31,7 +31,7 @@ std::vector<std::tuple<DType, Operation>> typed_operations() {
   return list;
 }
 
-std::vector<OperationCase> operation_cases(bool (*wanted)(const Operation&)) {
+std::vector<OperationCase> operation_cases(bool (*wanted)(const TestedOperation&)) {
   std::vector<OperationCase> cases;
   for (const std::string backend : {"cpu", "cuda"}) {
     for (const auto& [dtype, operation] : typed_operations()) {
@@ -41,7 +41,7 @@ std::vector<OperationCase> operation_cases(bool (*wanted)(const Operation&)) {
   return cases;
 }
 
-void PrintTo(const Operation& operation, std::ostream* out) { *out << operation.name; }
+void PrintTo(const TestedOperation& operation, std::ostream* out) { *out << operation.name; }
 
 void expect_oracle(const Outputs& found, const Outputs& expected, double tolerance, Bf16Case bf16,
                    const std::string& what) {
@@ -87,7 +87,7 @@ std::vector<Size> sizes() {
   return list;
 }
 
-std::string label(const Operation& operation, const Size& size) {
+std::string label(const TestedOperation& operation, const Size& size) {
   return operation.name + " " + std::to_string(size.rows) + " x " + std::to_string(size.cols);
 }
 
@@ -139,12 +139,12 @@ TEST_P(OracleTest, RunsTwiceToTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, OracleTest,
-                         ::testing::ValuesIn(operation_cases([](const Operation&) {
+                         ::testing::ValuesIn(operation_cases([](const TestedOperation&) {
                            return true;
                          })),
                          operation_case_name);
 
-class ThreadsTest : public ::testing::TestWithParam<std::tuple<DType, Operation>> {};
+class ThreadsTest : public ::testing::TestWithParam<std::tuple<DType, TestedOperation>> {};
 
 // A number that changes with the threads would make runs unrepeatable on another machine.
 TEST_P(ThreadsTest, SameBitsWithAnyNumber) {

@@ -23,7 +23,7 @@ std::vector<Shape> shapes() {
 }
 
 // Products and SpMM have tests of their own for their ways.
-bool is_row_operation(const Operation& operation) {
+bool is_row_operation(const TestedOperation& operation) {
   return operation.name.find("spmm") == std::string::npos &&
          operation.name.find("gemm") == std::string::npos;
 }

@@ -76,7 +76,7 @@ Outputs run_spmm(Harness& h, std::int64_t rows, std::int64_t cols, const SpmmCas
   return {h.result(y)};
 }
 
-std::vector<Operation> sparse_operations() {
+std::vector<TestedOperation> sparse_operations() {
   struct Named {
     const char* name;
     SpmmCase which;
@@ -94,7 +94,7 @@ std::vector<Operation> sparse_operations() {
       {"bias_relu",
        {.scales = true, .epilogue = {.beta = true, .function = ActivationFunction::kRelu}}},
       {"all_added", {.scales = true, .self_weight = true, .beta = 1, .epilogue = all}}};
-  std::vector<Operation> list;
+  std::vector<TestedOperation> list;
   for (const Named& named : cases) {
     for (const bool prepared : {false, true}) {
       SpmmCase which = named.which;

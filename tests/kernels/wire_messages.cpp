@@ -12,11 +12,11 @@ std::vector<std::uint8_t> to_bytes(const std::vector<double>& values) {
 
 }  // namespace
 
-std::int64_t Messages::message_bytes(std::int64_t m) const {
+std::int64_t WireMessages::message_bytes(std::int64_t m) const {
   return wire_row_bytes(bits[static_cast<std::size_t>(m)], cols, storage);
 }
 
-void Messages::add(std::int64_t row, const std::vector<int>& widths) {
+void WireMessages::add(std::int64_t row, const std::vector<int>& widths) {
   rows.push_back(LocalId{static_cast<std::int32_t>(row)});
   for (const int width : widths) {
     const std::int64_t unit = width == 32 ? bytes_of(storage) : 4;
@@ -29,12 +29,13 @@ void Messages::add(std::int64_t row, const std::vector<int>& widths) {
   first.push_back(count());
 }
 
-std::vector<std::uint8_t> message(const Messages& messages, const Packed& packed, std::int64_t m) {
+std::vector<std::uint8_t> message(const WireMessages& messages, const Packed& packed,
+                                  std::int64_t m) {
   const auto begin = packed.bytes.begin() + messages.offset[static_cast<std::size_t>(m)];
   return {begin, begin + messages.message_bytes(m)};
 }
 
-std::vector<std::uint8_t> gaps(const Messages& messages, const Packed& packed) {
+std::vector<std::uint8_t> gaps(const WireMessages& messages, const Packed& packed) {
   std::vector<std::uint8_t> found;
   std::int64_t end = 0;
   for (std::int64_t m = 0; m < messages.count(); ++m) {
@@ -45,7 +46,8 @@ std::vector<std::uint8_t> gaps(const Messages& messages, const Packed& packed) {
   return found;
 }
 
-std::vector<std::uint32_t> codes(const Messages& messages, const Packed& packed, std::int64_t m) {
+std::vector<std::uint32_t> codes(const WireMessages& messages, const Packed& packed,
+                                 std::int64_t m) {
   const auto bytes = message(messages, packed, m);
   const int width = messages.bits[static_cast<std::size_t>(m)];
   std::vector<std::uint32_t> found;
@@ -66,7 +68,7 @@ std::vector<GlobalId> nodes(std::int64_t rows) {
   return ids;
 }
 
-Packed pack(Harness& h, const Messages& messages, ConstMatrixView x,
+Packed pack(Harness& h, const WireMessages& messages, ConstMatrixView x,
             const std::vector<float>& scale, const Rounding& rounding) {
   const PackList list{h.input_span(messages.rows), h.input_span(messages.first),
                       h.input_span(messages.offset), h.input_span(messages.bits)};
@@ -84,7 +86,7 @@ Packed pack(Harness& h, const Messages& messages, ConstMatrixView x,
           static_cast<std::int64_t>(h.download_span(trace.bad).front())};
 }
 
-std::vector<double> unpack(Harness& h, const Messages& messages,
+std::vector<double> unpack(Harness& h, const WireMessages& messages,
                            const std::vector<std::uint8_t>& bytes, DType storage,
                            const Held& held) {
   // Into rows in another order than the messages'.

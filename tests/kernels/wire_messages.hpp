@@ -13,7 +13,7 @@ inline constexpr std::uint8_t kGapByte = 0xA5;
 
 // A list of messages on the host. Every message starts as unevenly as it may: after a gap, at
 // an offset that is no multiple of 8.
-struct Messages {
+struct WireMessages {
   std::int64_t cols;
   DType storage;
   std::vector<LocalId> rows;
@@ -22,7 +22,7 @@ struct Messages {
   std::vector<std::uint8_t> bits;
   std::int64_t bytes = 0;
 
-  Messages(std::int64_t columns, DType stored) : cols(columns), storage(stored) {}
+  WireMessages(std::int64_t columns, DType stored) : cols(columns), storage(stored) {}
   // `row` goes to one receiver per entry of `widths`.
   void add(std::int64_t row, const std::vector<int>& widths);
   std::int64_t count() const { return static_cast<std::int64_t>(bits.size()); }
@@ -38,10 +38,12 @@ struct Packed {
 };
 
 // The bytes of message m, and of the gaps between all messages.
-std::vector<std::uint8_t> message(const Messages& messages, const Packed& packed, std::int64_t m);
-std::vector<std::uint8_t> gaps(const Messages& messages, const Packed& packed);
+std::vector<std::uint8_t> message(const WireMessages& messages, const Packed& packed,
+                                  std::int64_t m);
+std::vector<std::uint8_t> gaps(const WireMessages& messages, const Packed& packed);
 // Codes of message m, from its bytes.
-std::vector<std::uint32_t> codes(const Messages& messages, const Packed& packed, std::int64_t m);
+std::vector<std::uint32_t> codes(const WireMessages& messages, const Packed& packed,
+                                 std::int64_t m);
 
 // `bad` of the trace before the call.
 inline constexpr std::int64_t kNoneBad = 1'000'000;
@@ -53,7 +55,7 @@ struct Rounding {
   const EpochState* state = nullptr;  // of the harness
   bool nearest = false;
 };
-Packed pack(Harness& h, const Messages& messages, ConstMatrixView x,
+Packed pack(Harness& h, const WireMessages& messages, ConstMatrixView x,
             const std::vector<float>& scale, const Rounding& rounding);
 // The rows that messages are added to.
 struct Held {
@@ -61,7 +63,7 @@ struct Held {
   std::vector<float> values;  // by message
 };
 // The unpacked messages, each a row.
-std::vector<double> unpack(Harness& h, const Messages& messages,
+std::vector<double> unpack(Harness& h, const WireMessages& messages,
                            const std::vector<std::uint8_t>& bytes, DType storage,
                            const Held& held = {});
 

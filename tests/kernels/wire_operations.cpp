@@ -21,7 +21,7 @@ Outputs gather(Harness& h, std::int64_t rows, std::int64_t cols, bool scaled) {
 // Every row to one to three receivers at all widths; packets, trace and what is unpacked.
 Outputs quantize(Harness& h, std::int64_t rows, std::int64_t cols, bool scaled) {
   const ConstMatrixView x = h.input(rows, cols, random_floats(rows * cols, 10));
-  Messages messages(cols, x.dtype);
+  WireMessages messages(cols, x.dtype);
   for (std::int64_t k = 0; k < rows; ++k) {
     std::vector<int> widths;
     for (std::int64_t r = 0; r <= k % 3; ++r) {
@@ -42,8 +42,8 @@ Outputs quantize(Harness& h, std::int64_t rows, std::int64_t cols, bool scaled) 
 
 }  // namespace
 
-std::vector<Operation> wire_operations() {
-  std::vector<Operation> list;
+std::vector<TestedOperation> wire_operations() {
+  std::vector<TestedOperation> list;
   const auto add = [&](const char* name, auto run, bool scaled, double tolerance) {
     list.push_back({name,
                     [run, scaled](Harness& h, std::int64_t rows, std::int64_t cols) {

@@ -62,8 +62,9 @@ std::vector<float> mixed_rows(std::int64_t rows, std::int64_t cols) {
 }
 
 // A third of the rows in no order, to none to four receivers each, at all widths.
-Messages mixed_messages(std::int64_t rows, std::int64_t sources, std::int64_t cols, DType dtype) {
-  Messages messages(cols, dtype);
+WireMessages mixed_messages(std::int64_t rows, std::int64_t sources, std::int64_t cols,
+                            DType dtype) {
+  WireMessages messages(cols, dtype);
   for (std::int64_t k = 0; k < rows; ++k) {
     std::vector<int> widths;
     for (std::int64_t r = 0; r < (k + 1) % 5; ++r) {
@@ -74,7 +75,8 @@ Messages mixed_messages(std::int64_t rows, std::int64_t sources, std::int64_t co
   return messages;
 }
 
-void expect_same_messages(const Messages& messages, const Packed& found, const Packed& expected) {
+void expect_same_messages(const WireMessages& messages, const Packed& found,
+                          const Packed& expected) {
   for (std::int64_t m = 0; m < messages.count(); ++m) {
     ASSERT_EQ(message(messages, found, m), message(messages, expected, m))
         << "message " << m << " at " << int{messages.bits[static_cast<std::size_t>(m)]} << " bits";
@@ -123,7 +125,7 @@ TEST_P(WireOracleTest, SameBytesAndValues) {
       SCOPED_TRACE(fmt::format("{} x {}, padding {}, scaled {}", size.rows, size.cols, size.padding,
                                scaled));
       const std::int64_t sources = 3 * size.rows + 4;
-      const Messages messages = mixed_messages(size.rows, sources, size.cols, dtype);
+      const WireMessages messages = mixed_messages(size.rows, sources, size.cols, dtype);
       const auto values = mixed_rows(sources, size.cols);
       const auto scale = scaled ? random_floats(sources, 22) : std::vector<float>();
       std::vector<Packed> packed;
@@ -150,7 +152,7 @@ TEST_P(WireOracleTest, SameBytesToTheNearest) {
   for (const MessageSize& size : message_sizes()) {
     SCOPED_TRACE(fmt::format("{} x {}, padding {}", size.rows, size.cols, size.padding));
     const auto values = mixed_rows(size.rows, size.cols);
-    Messages messages(size.cols, dtype);
+    WireMessages messages(size.cols, dtype);
     for (std::int64_t k = 0; k < size.rows; ++k) {
       messages.add(size.rows - 1 - k, {kWireBits[static_cast<std::size_t>((k + k / 8) % 6)]});
     }
@@ -171,7 +173,7 @@ TEST_P(WireOracleTest, SameBytesToTheNearest) {
 double lost_to_the_nearest(Harness& h, const std::vector<float>& row, int bits) {
   const auto cols = static_cast<std::int64_t>(row.size());
   const ConstMatrixView x = h.input(1, cols, row);
-  Messages messages(cols, DType::kF32);
+  WireMessages messages(cols, DType::kF32);
   messages.add(0, {bits});
   const Packed packed =
       pack(h, messages, x, {}, {.key = kOracleKey, .row_ids = nodes(1), .nearest = true});
@@ -209,7 +211,7 @@ TEST_P(WireTest, RoundingToTheNearestLosesAShareOfTheRow) {
 // Messages packed from bf16 may be unpacked to f32, on the other backend as well.
 TEST_P(WireOracleTest, UnpacksToF32) {
   const auto& [backend, dtype] = GetParam();
-  Messages messages(100, dtype);
+  WireMessages messages(100, dtype);
   for (std::int64_t i = 0; i < 40; ++i) messages.add(i, kQuantizedBits);
   Harness tested(backend, 2, dtype);
   Harness oracle("reference", 2, dtype);
@@ -227,7 +229,7 @@ TEST_P(WireTest, At32BitsMessagesAreGatheredRows) {
       Harness h(backend, 2, dtype);
       const ConstMatrixView x = h.input(40, cols, mixed_rows(40, cols));
       const auto scale = scaled ? random_floats(40, 23) : std::vector<float>();
-      Messages messages(cols, dtype);
+      WireMessages messages(cols, dtype);
       for (std::int64_t k = 0; k < 13; ++k) messages.add(k * 3, {32});
       const Packed packed = pack(h, messages, x, scale, {kOracleKey, nodes(40)});
       const MatrixView gathered = h.output(13, cols);
@@ -252,7 +254,7 @@ TEST_P(WireTest, AddsMessagesToWhatRowsHold) {
   const auto& [backend, dtype] = GetParam();
   for (const std::int64_t cols : {1, 3, 64, 300}) {
     Harness h(backend, 2, dtype);
-    Messages messages(cols, dtype);
+    WireMessages messages(cols, dtype);
     for (std::int64_t i = 0; i < 16; ++i) messages.add(i, {1, 2, 4, 8, 16, 32});
     const Packed packed = pack(h, messages, h.input(16, cols, mixed_rows(16, cols)), {},
                                {kOracleKey, nodes(16), nullptr, /*nearest=*/cols == 64});
@@ -278,7 +280,7 @@ TEST_P(WireTest, ErrorsAreBelowOneStep) {
   Harness h(backend, 2, dtype);
   const ConstMatrixView x = h.input(64, 100, mixed_rows(64, 100));
   const auto sent = h.download(x);
-  Messages messages(100, dtype);
+  WireMessages messages(100, dtype);
   for (std::int64_t i = 0; i < 64; ++i) messages.add(i, kQuantizedBits);
   const Packed packed = pack(h, messages, x, {}, {kOracleKey, nodes(64)});
   const auto found = unpack(h, messages, packed.bytes, DType::kF32);
@@ -307,7 +309,7 @@ TEST_P(WireTest, NoiseIsSharedByReceiversAndDiffersOtherwise) {
     values[row * kCols + kCols - 1] = 3;
   }
   const ConstMatrixView x = h.input(2, kCols, values);
-  Messages messages(kCols, dtype);
+  WireMessages messages(kCols, dtype);
   messages.add(0, {1, 2, 1});
   messages.add(1, {1});
   const auto bits_of = [&](const RandomKey& key, const std::vector<GlobalId>& ids) {
@@ -356,7 +358,7 @@ TEST_P(WireTest, RoundingIsUnbiasedAndOfTheVarianceInTheTrace) {
   for (std::int64_t i = 0; i < kRows; ++i) values.insert(values.end(), row.begin(), row.end());
   const ConstMatrixView x = h.input(kRows, kCols, values);
   const std::vector<double> stored_values = h.download(x.rows_in({0, 1}));
-  Messages messages(kCols, dtype);
+  WireMessages messages(kCols, dtype);
   for (std::int64_t i = 0; i < kRows; ++i) messages.add(i, kQuantizedBits);
   std::vector<double> sums(kQuantizedBits.size() * kCols);
   std::vector<double> squares(sums.size());

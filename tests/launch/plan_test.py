@@ -423,7 +423,8 @@ class PlanTest(OneFolderTest):
         self.assertIn("--topology", self.refuse("plan", "data"))
         self.assertIn("describes 3 ranks", self.refuse(*plan, "--ranks", "4"))
         self.assertIn("exhaustive", self.refuse(*plan, "--search", "luck"))
-        self.assertIn("5", self.refuse(*plan, "--allow-bits", "32,5"))
+        self.assertIn("--allow-bits 32,5: '5' is no width; allowed are 1, 2, 4, 8, 16, 32, several",
+                      self.refuse(*plan, "--allow-bits", "32,5"))
         tiny = machine()
         tiny["ranks"][2]["memory_gib"] = 1e-5
         write(self.path("tiny.json"), json.dumps(tiny))

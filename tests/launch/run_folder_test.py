@@ -169,15 +169,17 @@ class RunFolderTest(unittest.TestCase):
         return mask >> (signal.SIGUSR1 - 1) & 1
 
     def test_results_do_not_replace_files_of_the_run(self):
-        self.succeed(*TRAIN, "--epochs", "1", "--run-dir", "run")
-        names = ("model.safetensors", "config.toml", "metrics.jsonl", "summary.json")
+        self.succeed(*TRAIN, "--epochs", "2", "--checkpoint-every", "1", "--run-dir", "run")
+        names = ("model.safetensors", "config.toml", "metrics.jsonl", "summary.json",
+                 os.path.join("checkpoint", os.listdir(self.path("run", "checkpoint"))[0]))
         before = [read(self.path("run", name)) for name in names]
-        for command in (["report", "run"], ["evaluate", "run", "data"]):
+        for command in (["report", "run", "--out"], ["evaluate", "run", "data", "--out"],
+                        ["trace", "merge", "run", "--out"],
+                        ["partition", "data", "--parts", "2", "--shape-out"]):
             for name in names:
-                result = run([*command, "--out", f"run/{name}"], self.folder)
+                result = run([*command, f"run/{name}"], self.folder)
                 self.assertEqual(result.returncode, 2, result.stderr)
-                self.assertIn(f"--out run/{name}: is a file of the run in run; choose another name",
-                              result.stderr)
+                self.assertRegex(result.stderr, f"out run/{name}: is a file of the run in run")
         self.assertEqual([read(self.path("run", name)) for name in names], before)
         self.succeed("report", "run", "--out", "run/report.html")
 

@@ -216,6 +216,35 @@ def check_hidden_names(root, files):
                                f"of {first}, with which this may be compiled as one source")
 
 
+# Not a member of another one, nor a specialisation.
+SHARED_TYPE = re.compile(r"^(?:template <.*> )?(?:struct|class|union|enum class|enum) (\w+)\b(?!::|;|<)")
+
+
+def shared_types(lines):
+    """(name with its namespaces, line number) of the types that a file defines for others to see."""
+    namespaces = []
+    for number, line in enumerate(lines, 1):
+        opened, closed = re.match(r"^namespace ([\w:]*) ?\{", line), re.match(r"^}  // namespace", line)
+        if opened:
+            namespaces.append(opened.group(1))
+        elif closed and namespaces:
+            namespaces.pop()
+        named = SHARED_TYPE.match(line)
+        is_definition = named and ("{" in line or not line.rstrip().endswith(";"))
+        if is_definition and namespaces and all(namespaces):
+            yield "::".join([*namespaces, named.group(1)]), number
+
+
+def check_one_definition(root, sources):
+    """Two types of one name in a program are undefined behaviour that no compiler reports."""
+    known = {}
+    for path in sources:
+        for name, number in shared_types(read_lines(root, path)):
+            first = known.setdefault(name, path)
+            if first != path:
+                yield f"{path}:{number}: {name} is defined in {first} too; a name has one definition"
+
+
 def check_tree(root):
     files = list_files(root)
     sources = [path for path in files if path.endswith(SOURCE_SUFFIXES)]
@@ -230,6 +259,7 @@ def check_tree(root):
             problems += check_first_words(path, read_lines(root, path))
     problems += check_build_lists(root, files)
     problems += check_hidden_names(root, set(files))
+    problems += check_one_definition(root, sources)
     return sources, problems
 
 

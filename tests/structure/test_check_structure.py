@@ -127,6 +127,18 @@ class CheckStructureTest(unittest.TestCase):
         two = "atoll_library(base SOURCES error.cpp a.cpp)\nadd_executable(b b.cpp)\n"
         self.assertEqual(self.problems(tree("int run() {", "int run() {", two)), [])
 
+    def test_one_definition_of_a_type(self):
+        def tree(first, second):
+            return {"base/a.hpp": HEADER + first, "base/b.hpp": HEADER + second}
+        shared = "namespace atl {\nstruct Rows {\n  int count;\n};\n}  // namespace atl\n"
+        self.expect(tree(shared, shared), "base/b.hpp:4: atl::Rows", "defined in base/a.hpp too")
+        line = "namespace atl {\nstruct Rows { int count; };\n}  // namespace atl\n"
+        self.expect(tree(line, shared), "base/b.hpp:4: atl::Rows", "defined in base/a.hpp too")
+        for other in (shared.replace("atl", "atl::inner"), shared.replace("Rows", "Columns"),
+                      "namespace atl {\nstruct Rows;  // a.hpp\nstruct Rows::Inner {};\n}  // namespace atl\n",
+                      "namespace atl {\nnamespace {\nstruct Rows {};\n}  // namespace\n}  // namespace atl\n"):
+            self.assertEqual(self.problems(tree(shared, other)), [], other)
+
     def test_first_words_of_comments(self):
         for path, line, text in (
                 ("tests/a.hpp", 3, HEADER + "// What is shared.\n"),

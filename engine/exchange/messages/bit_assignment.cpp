@@ -37,7 +37,7 @@ struct SearchedChannel {
   double relaxed_bound = 0;
 };
 
-double seconds_at(const ChannelProblem& problem, const MessageCost& choice) {
+double seconds_at(const ChannelProblem& problem, const TravelCost& choice) {
   double seconds = problem.central_s;
   for (const LinkProblem& link : problem.links) {
     if (link.beta.empty()) continue;

@@ -15,7 +15,7 @@
 namespace atl {
 
 // The costs of a message that travels in one way.
-struct MessageCost {
+struct TravelCost {
   double variance = 0;     // times the message's beta
   std::int64_t bytes = 0;  // on the wire, metadata and padding included
 };
@@ -30,7 +30,7 @@ struct LinkProblem {
 // One layer and direction, as this rank sees it.
 struct ChannelProblem {
   // The ways to travel: at most kMostChoices. Of the last one, 32 bits, the variance is 0.
-  std::vector<MessageCost> choices;
+  std::vector<TravelCost> choices;
   std::vector<LinkProblem> links;
   // Units of variance and time: this rank's part of V, or V if all messages had the
   // first choice; and T if all had this choice, or the last one.

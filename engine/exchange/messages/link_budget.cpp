@@ -12,11 +12,11 @@ namespace atl {
 
 namespace {
 
-bool fewer_bytes_then_variance(const MessageCost& a, const MessageCost& b) {
+bool fewer_bytes_then_variance(const TravelCost& a, const TravelCost& b) {
   return a.bytes != b.bytes ? a.bytes < b.bytes : a.variance < b.variance;
 }
 
-double gain_between(const MessageCost& less, const MessageCost& more) {
+double gain_between(const TravelCost& less, const TravelCost& more) {
   return (less.variance - more.variance) / static_cast<double>(more.bytes - less.bytes);
 }
 
@@ -54,7 +54,7 @@ StepCounts all_steps(std::size_t messages) {
 
 }  // namespace
 
-ChoiceHull make_hull(std::span<const MessageCost> choices) {
+ChoiceHull make_hull(std::span<const TravelCost> choices) {
   ATOLL_ASSERT(choices.size() <= kMostChoices, "{} choices", choices.size());
   std::vector<std::uint8_t> order(choices.size());
   std::iota(order.begin(), order.end(), std::uint8_t{0});
@@ -63,7 +63,7 @@ ChoiceHull make_hull(std::span<const MessageCost> choices) {
   });
   std::vector<std::uint8_t> hull;
   for (const std::uint8_t choice : order) {
-    const MessageCost& cost = choices[choice];
+    const TravelCost& cost = choices[choice];
     if (!hull.empty() && cost.variance >= choices[hull.back()].variance) continue;
     while (hull.size() >= 2 && gain_between(choices[hull[hull.size() - 2]], choices[hull.back()]) <=
                                    gain_between(choices[hull.back()], cost)) {
@@ -73,8 +73,8 @@ ChoiceHull make_hull(std::span<const MessageCost> choices) {
   }
   ChoiceHull result{.least = hull[0], .least_bytes = choices[hull[0]].bytes, .steps = {}};
   for (std::size_t k = 1; k < hull.size(); ++k) {
-    const MessageCost& less = choices[hull[k - 1]];
-    const MessageCost& more = choices[hull[k]];
+    const TravelCost& less = choices[hull[k - 1]];
+    const TravelCost& more = choices[hull[k]];
     result.steps.push_back({.bytes = more.bytes - less.bytes,
                             .variance = less.variance - more.variance,
                             .gain = gain_between(less, more),

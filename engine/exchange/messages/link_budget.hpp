@@ -26,7 +26,7 @@ struct ChoiceHull {
   std::int64_t least_bytes = 0;
   std::vector<ChoiceStep> steps;
 };
-ChoiceHull make_hull(std::span<const MessageCost> choices);
+ChoiceHull make_hull(std::span<const TravelCost> choices);
 
 // How many messages take each step of the hull: those of largest beta. Never rises with the step.
 using StepCounts = std::array<std::int64_t, kMostChoices - 1>;

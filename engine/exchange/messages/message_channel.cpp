@@ -153,7 +153,7 @@ void MessageChannel::set_bits(MessageBits sent, MessageBits received, bool as_ro
   as_rows_ = as_rows;
   is_packed_ = false;
   pieces_ = keeps() ? 1 : op_.pieces;
-  const MessageRows rows{rank_, op_, cols_, storage_};
+  const ChannelRows rows{rank_, op_, cols_, storage_};
   // Rows that have padding, or are still read when the packet comes, or differences are unpacked.
   const bool in_place =
       padded_columns(cols_) == cols_ && !is(MessageRule::Sends::kDifferences) && !rule_.pipelined;

@@ -28,7 +28,7 @@ std::span<const std::int64_t> pieces_of(int pieces, std::span<const std::int64_t
 
 }  // namespace
 
-void SentMessages::set(const MessageRows& rows, MessageBits bits, bool single, int pieces) {
+void SentMessages::set(const ChannelRows& rows, MessageBits bits, bool single, int pieces) {
   const auto& [rank, op, cols, storage] = rows;
   bits_ = std::move(bits);
   layout_ = layout_packets(bits_, op.halo.send_offset, cols, storage, {},
@@ -53,7 +53,7 @@ void SentMessages::set(const MessageRows& rows, MessageBits bits, bool single, i
   widths_ = {rank.backend, rank.queue, std::move(lists.bits)};
 }
 
-void ReceivedMessages::set(const MessageRows& rows, const MessageBits& bits, bool in_place,
+void ReceivedMessages::set(const ChannelRows& rows, const MessageBits& bits, bool in_place,
                            int pieces) {
   const auto& [rank, op, cols, storage] = rows;
   const auto peers = static_cast<std::size_t>(rank.transport.size());

@@ -10,7 +10,7 @@
 namespace atl {
 
 // Rows that travel, the same in all epochs.
-struct MessageRows {
+struct ChannelRows {
   const Rank& rank;
   const DistributedOperator& op;
   std::int64_t cols = 0;
@@ -22,7 +22,7 @@ class SentMessages {
   // bits: a width for each message, in the order of the lists of op.halo. single: each carries a
   // row of its own, that of its place; else rows of x, of which several messages may carry one.
   // pieces: of a packet.
-  void set(const MessageRows& rows, MessageBits bits, bool single, int pieces);
+  void set(const ChannelRows& rows, MessageBits bits, bool single, int pieces);
 
   const MessageBits& bits() const { return bits_; }
   const PacketLayout& layout() const { return layout_; }
@@ -51,7 +51,7 @@ class ReceivedMessages {
  public:
   // bits: as of SentMessages. in_place: a packet of nothing but exact rows is received as the rows
   // that it fills.
-  void set(const MessageRows& rows, const MessageBits& bits, bool in_place, int pieces);
+  void set(const ChannelRows& rows, const MessageBits& bits, bool in_place, int pieces);
 
   const PacketLayout& layout() const { return layout_; }
   bool in_place(std::size_t peer) const { return in_place_[peer] != 0; }

@@ -102,20 +102,26 @@ std::string to_string(const BitChoice& choice) {
   return choice.by == BitChoice::By::kRandom ? "random" : "adaptive";
 }
 
+std::vector<int> parse_widths(const std::string& text, std::string_view option,
+                              const std::string& allowed) {
+  std::vector<int> widths;
+  for (const std::string& piece : between_commas(text)) {
+    const auto width = parse_number<int>(piece);
+    if (!width || std::ranges::find(kWireBits, *width) == kWireBits.end()) {
+      fail_option("{} {}: '{}' is no width; allowed are {}", option, text, piece, allowed);
+    }
+    widths.push_back(*width);
+  }
+  return widths;
+}
+
 BitChoice parse_bits(const std::string& text) {
   for (const auto by : {BitChoice::By::kAdaptive, BitChoice::By::kRandom}) {
     if (text == to_string(BitChoice{by})) return {by};
   }
-  BitChoice choice{BitChoice::By::kFixed};
-  for (const std::string& piece : between_commas(text)) {
-    const auto width = parse_number<int>(piece);
-    if (!width || std::ranges::find(kWireBits, *width) == kWireBits.end()) {
-      fail_option("--bits {}: '{}' is no width; allowed are: {}, or a width per layer as in 8,4,32",
-                  text, piece, fmt::join(bit_names(), ", "));
-    }
-    choice.widths.push_back(*width);
-  }
-  return choice;
+  return {BitChoice::By::kFixed, parse_widths(text, "--bits",
+                                              fmt::format("{}, or a width per layer as in 8,4,32",
+                                                          fmt::join(bit_names(), ", ")))};
 }
 
 std::unique_ptr<MessagePolicy> make_message_policy(const ExchangeOptions& options,

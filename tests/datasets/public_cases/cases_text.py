@@ -2,6 +2,7 @@
 any name; the separators, quotes and numbers of R, spreadsheets and NetworkX; and files of other
 programs, which are named."""
 
+import bz2
 import gzip
 import json
 import os
@@ -122,6 +123,11 @@ class Ids(Text):
         np.savez("less.npz", edge_index=np.array([[35, 1033], [1033, 1000000]]))
         self.make("npy", "less.npz", out="gaps")
         self.check_message(self.warned, ["999998 of 1000001 nodes", "--renumber"])
+        np.savez("hashes.npz", edge_index=np.array([[0, 1], [1, 2**63]], dtype=np.uint64))
+        self.refuse("import", "npy", "hashes.npz", "--renumber", "--out", "new",
+                    says=["element 3 is more than 2^63 - 1"])
+        self.refuse("import", "metis", "mine.npz", "--nodes", "9", "--out", "new",
+                    says=["--nodes: sets of format metis state it; allowed with edges and npy"])
         self.refuse("import", "metis", "mine.npz", "--renumber", "--out", "new",
                     says=["--renumber", "edges and npy"])
 
@@ -279,11 +285,16 @@ class Tables(Text):
             folder = self.read("--classes", "3", labels=labels)
             self.assertEqual(len(set(folder.labels[[0, 3]])), 1, labels)
             self.assertEqual(folder.labels[1], -1, labels)
+            self.check_message(self.warned, ["is empty: read as a node without a value"])
             self.assertGreater(folder.labels[2], folder.labels[0], labels)
         folder = self.read(labels="id,label\n0,1\n\n2,0\n")
         np.testing.assert_array_equal(folder.labels, [1, -1, 0, -1])
         self.refuse("import", "edges", self.folder_of(features="1,2.5\n\n2,3\n3,4\n3,5\n"), "--out",
                     "new", says=["features.csv", "line 2 is empty", "2 columns expected"])
+        for labels in ("\n# four\n\n0\n1\n0\n1\n", "label\n\n0\n1\n0\n1\n\n"):
+            np.testing.assert_array_equal(self.read(labels=labels).labels, [0, 1, 0, 1])
+        folder = self.read(features="1\n2\n# half\n3\n4\n")
+        np.testing.assert_array_equal(folder.features, [[1], [2], [3], [4]])
         folder = self.read(labels="cat\n#dog\ncat\n#dog\n")
         self.assertEqual(folder.fields["provenance"]["class_names"], ["#dog", "cat"])
 
@@ -353,6 +364,8 @@ class Tables(Text):
         np.testing.assert_array_equal(self.make("npy", "arrays").labels, np.arange(12) % 3)
         self.write("mm/a.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n")
         self.write("mm/labels.csv", "0\n1\n")
+        self.write("large/a.mtx", "%%MatrixMarket MATRIX Coordinate PATTERN General\n2 2 1\n1 2\n")
+        self.assertEqual(self.make("matrix-market", "large/a.mtx", out="data3").fields["nodes"], 2)
         folder = self.make("matrix-market", "mm", out="data2")
         np.testing.assert_array_equal(folder.labels, [0, 1])
 
@@ -377,6 +390,12 @@ class Tables(Text):
               labels=b"id,label\n0,caf\xe9\n1,caf\xe8\n2,x\n")
         wrong(["train_mask.csv", "line 2", "'no'", "True, False, 1 or 0"],
               train_mask="yes\nno\nno\nyes\n")
+        wrong(["train_mask.csv", "line 2", "'unknown'"], train_mask="1\nunknown\n0\n1\n")
+        wrong(["labels.csv", "Git LFS", "git lfs pull"],
+              labels="version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n")
+        wrong(["labels.csv", "bzip2", "bunzip2 labels.csv"], labels=bz2.compress(b"0\n1\n0\n1\n"))
+        wrong(["--row-normalize", "no features"], "--row-normalize", labels="0\n1\n0\n1\n")
+        wrong(["--classes", "no labels"], "--classes", "4", features="1\n2\n3\n4\n")
         wrong(["features.csv", "no column of numbers"], features="id,a\n0,x\n1,y\n2,z\n3,w\n")
 
     def test_label_column(self):

@@ -17,7 +17,7 @@ inline float drifting(std::int64_t node, std::int64_t column, int epoch) {
   return static_cast<float>(size * std::sin(static_cast<double>(node * 31 + column * 17 + 1)));
 }
 
-struct Link {
+struct SlowLink {
   int from = 0;
   int to = 0;
   double theta = 0;
@@ -25,14 +25,14 @@ struct Link {
 
 // All links at `theta` seconds per byte but for `others`; the channel of ExchangeSetup in both
 // directions.
-inline Json calibration(int ranks, double theta, const std::vector<Link>& others = {},
+inline Json calibration(int ranks, double theta, const std::vector<SlowLink>& others = {},
                         double central_s = 0) {
   Json json = {{"ranks", ranks}, {"links", Json::array()}, {"channels", Json::array()}};
   for (int from = 0; from < ranks; ++from) {
     for (int to = 0; to < ranks; ++to) {
       if (from == to) continue;
       double mine = theta;
-      for (const Link& link : others) {
+      for (const SlowLink& link : others) {
         if (link.from == from && link.to == to) mine = link.theta;
       }
       json["links"].push_back(

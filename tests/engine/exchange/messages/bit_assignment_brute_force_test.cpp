@@ -80,7 +80,7 @@ TEST_P(BruteForceTest, IsHardlyBetterAndTheBoundHolds) {
     const double lambda = one_of(random, GetParam().lambdas);
     const double least = BruteForce(instance, lambda).least();
     const AssignedBits found = assign(instance, lambda);
-    const Outcome outcome = evaluate(instance, found.chosen, lambda);
+    const AssignmentOutcome outcome = evaluate(instance, found.chosen, lambda);
     const double rounding = 1e-12 * least;
     ASSERT_NEAR(outcome.objective, found.objective, rounding) << "instance " << k;
     ASSERT_NEAR(outcome.variance, found.variance, 1e-12 * outcome.variance) << "instance " << k;
@@ -104,11 +104,11 @@ TEST_P(BruteForceTest, IsHardlyBetterAndTheBoundHolds) {
 
 // Widths times periods, with other units: as `unified` asks.
 Instance with_periods(Random& random, Instance instance) {
-  const std::vector<MessageCost> widths = instance.costs;
+  const std::vector<TravelCost> widths = instance.costs;
   instance.costs.clear();
   for (const int period : {8, 4, 2, 1}) {
     const double lag = period == 1 ? 0 : uniform(random, 0, 0.3) * period;
-    for (const MessageCost& width : widths) {
+    for (const TravelCost& width : widths) {
       instance.costs.push_back({width.variance * period + lag, width.bytes * 8 / period});
     }
   }
@@ -133,7 +133,7 @@ TEST_P(BruteForceTest, IsHardlyBetterWithPeriods) {
     const double least = BruteForce(instance, lambda).least();
     const ChannelProblem problem = instance.problem();
     const ChannelAssignment found = assign_bits({&problem, 1}, lambda).front();
-    const Outcome outcome = evaluate(instance, found.chosen, lambda);
+    const AssignmentOutcome outcome = evaluate(instance, found.chosen, lambda);
     const double rounding = 1e-12 * least;
     ASSERT_NEAR(outcome.objective, found.objective, rounding) << "instance " << k;
     ASSERT_LE(found.bound, least + rounding) << "instance " << k;

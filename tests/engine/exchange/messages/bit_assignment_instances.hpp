@@ -20,9 +20,9 @@ namespace atl {
 using Assigned = std::vector<std::vector<std::uint8_t>>;
 
 // The wire format of docs: 4 bytes of metadata and codes padded to 4 bytes; at 32 bits as stored.
-inline std::vector<MessageCost> costs_of(std::int64_t cols, std::int64_t stored_bytes,
-                                         const std::array<double, 5>& ratio = {1, 1, 1, 1, 1}) {
-  std::vector<MessageCost> costs;
+inline std::vector<TravelCost> costs_of(std::int64_t cols, std::int64_t stored_bytes,
+                                        const std::array<double, 5>& ratio = {1, 1, 1, 1, 1}) {
+  std::vector<TravelCost> costs;
   for (std::size_t k = 0; k < 5; ++k) {
     const double levels = std::ldexp(1.0, kWireBits[k]) - 1;
     costs.push_back({ratio[k] / (levels * levels), 4 + (cols * kWireBits[k] + 31) / 32 * 4});
@@ -33,7 +33,7 @@ inline std::vector<MessageCost> costs_of(std::int64_t cols, std::int64_t stored_
 
 // The betas of all links of all ranks, with what the spans of a ChannelProblem point to.
 struct Instance {
-  std::vector<MessageCost> costs;
+  std::vector<TravelCost> costs;
   std::vector<std::vector<float>> betas;
   std::vector<LinkTime> links;
   double central_s = 0;
@@ -54,14 +54,14 @@ struct Instance {
   }
 };
 
-struct Outcome {
+struct AssignmentOutcome {
   double variance = 0, time_s = 0, objective = 0;
 };
 
 // By the formulas of the header and nothing else.
-inline Outcome evaluate(const Instance& instance, const Assigned& chosen, double lambda) {
+inline AssignmentOutcome evaluate(const Instance& instance, const Assigned& chosen, double lambda) {
   const auto measure = [&](auto width_of, bool& exact) {
-    Outcome outcome{.time_s = instance.central_s};
+    AssignmentOutcome outcome{.time_s = instance.central_s};
     exact = true;
     for (std::size_t l = 0; l < instance.links.size(); ++l) {
       std::int64_t bytes = 0;
@@ -79,7 +79,7 @@ inline Outcome evaluate(const Instance& instance, const Assigned& chosen, double
     return outcome;
   };
   bool exact = false;
-  Outcome outcome =
+  AssignmentOutcome outcome =
       measure([&](std::size_t l, std::size_t k) { return static_cast<int>(chosen[l][k]); }, exact);
   const auto all = [&](std::size_t choice) {
     return measure([=](std::size_t, std::size_t) { return static_cast<int>(choice); }, exact);

@@ -114,7 +114,7 @@ TEST(BitAssignment, QuantizingMustPay) {
 }
 
 TEST(BitAssignment, LeavesOutWidthsThatAreNotWorthTheirBytes) {
-  const auto bits_of = [](const std::vector<MessageCost>& costs) {
+  const auto bits_of = [](const std::vector<TravelCost>& costs) {
     const ChoiceHull hull = make_hull(costs);
     std::vector<int> bits = {kWireBits[hull.least]};
     for (const ChoiceStep& step : hull.steps) bits.push_back(kWireBits[step.choice]);
