@@ -113,8 +113,10 @@ void check_output_file(const fs::path& path, std::string_view option) {
   if (path.empty() || fs::is_directory(path, error) || !path.has_filename()) {
     fail_option("{} {}: names a folder; it must name a file", option, path.string());
   }
-  const std::string folder_of = fs::absolute(path, error).lexically_normal().parent_path();
-  if (fs::is_other(path, error) || folder_of == "/dev" || folder_of.starts_with("/proc")) {
+  // Below /dev and /proc are links to what is open, which may be a file.
+  const std::string around = fs::absolute(path, error).lexically_normal().parent_path();
+  const bool is_open_file = around == "/dev" || (around + "/").starts_with("/proc/");
+  if (is_open_file || fs::is_other(path, error)) {
     fail_option("{} {}: is a device or a pipe; it must name a file", option, path.string());
   }
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";

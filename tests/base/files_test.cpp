@@ -113,6 +113,12 @@ TEST(AtomicFile, LeavesDevicesAndPipesAlone) {
   EXPECT_THAT(thrown_error([&] { check_output_file(fifo, "--out"); }).what(),
               HasSubstr("--out " + fifo.string() + ": is a device or a pipe"));
   EXPECT_TRUE(fs::is_fifo(fifo));
+  for (const char* open : {"/dev/stdout", "/proc/self/fd/1", "/dev/../dev/stderr"}) {
+    EXPECT_THAT(thrown_error([&] { check_output_file(open, "--out"); }).what(),
+                HasSubstr("is a device or a pipe"));
+  }
+  EXPECT_THAT(thrown_error([&] { check_output_file("/process/page.html", "--out"); }).what(),
+              HasSubstr("folder /process is not there"));
 }
 
 TEST(CheckOutputFile, RefusesWhatLiesInADataset) {
