@@ -2,20 +2,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <string_view>
+
+#include "base/numbers.hpp"
 
 namespace atl {
 
 namespace {
-
-bool lists(std::string_view controllers, std::string_view wanted) {
-  while (!controllers.empty()) {
-    const std::size_t comma = std::min(controllers.find(','), controllers.size());
-    if (controllers.substr(0, comma) == wanted) return true;
-    controllers.remove_prefix(std::min(comma + 1, controllers.size()));
-  }
-  return false;
-}
 
 // The processors that `quota` microseconds of every `period` are; infinite without a limit.
 double processors(const std::filesystem::path& file, const std::filesystem::path& period_file) {
@@ -53,7 +45,7 @@ std::vector<std::filesystem::path> control_groups(const std::string& controller,
     if (controllers.empty()) {
       add(mounts, group);
       add(mounts / "unified", group);
-    } else if (lists(controllers, controller)) {
+    } else if (std::ranges::count(between_commas(controllers), controller) > 0) {
       add(mounts / controllers, group);
     }
   }

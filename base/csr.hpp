@@ -17,6 +17,10 @@ struct CsrView {
     return row_ptr.empty() ? 0 : static_cast<std::int64_t>(row_ptr.size()) - 1;
   }
   std::int64_t nnz() const { return static_cast<std::int64_t>(col_idx.size()); }
+  std::int64_t bytes() const {
+    return static_cast<std::int64_t>(row_ptr.size_bytes() + col_idx.size_bytes() +
+                                     values.size_bytes());
+  }
   std::span<const std::int32_t> row(std::int64_t i) const {
     return col_idx.subspan(row_ptr[i], row_ptr[i + 1] - row_ptr[i]);
   }

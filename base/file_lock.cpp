@@ -1,5 +1,6 @@
 #include "base/file_lock.hpp"
 
+#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/random.h>
 
@@ -8,6 +9,7 @@
 #include <cstdint>
 
 #include "base/checksum.hpp"
+#include "base/descriptor.hpp"
 
 namespace atl {
 
@@ -17,6 +19,11 @@ LockResult try_lock(int fd) {
     if (errno != EINTR) return LockResult::kUnsupported;
   }
   return LockResult::kTaken;
+}
+
+bool is_locked(const std::filesystem::path& file) {
+  const Descriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  return opened && try_lock(opened.get()) == LockResult::kHeld;
 }
 
 std::string random_token() {

@@ -2,6 +2,7 @@
 // process has chosen.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 namespace atl {
@@ -13,6 +14,8 @@ enum class LockResult {
 };
 // Locks an open file for as long as its descriptor stays open. Never waits.
 LockResult try_lock(int fd);
+// Whether somebody has locked this file.
+bool is_locked(const std::filesystem::path& file);
 
 // 16 hex digits of the kernel's random numbers: no two processes get the same, on any host.
 std::string random_token();

@@ -1,12 +1,19 @@
 #include "base/host.hpp"
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
+#include <string_view>
+
+#include "base/text.hpp"
 
 namespace atl {
 
@@ -30,6 +37,18 @@ std::string host_key() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   return host_name() + ' ' + boot;
+}
+
+std::string now_text() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+std::vector<std::string> process_stat(long pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return {};
+  return words_of(std::string_view(text).substr(name_end + 1));
 }
 
 std::string find_program(const std::string& name) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace atl {
@@ -27,6 +28,21 @@ std::optional<T> parse_number(std::string_view text, T least,
                               T most = std::numeric_limits<T>::max()) {
   const std::optional<T> value = parse_number<T>(text);
   return value && *value >= least && *value <= most ? value : std::nullopt;
+}
+
+// Ascending numbers as "0-3", "6": those that follow one another are one range.
+template <typename T>
+std::vector<std::string> number_ranges(const std::vector<T>& ascending) {
+  std::vector<std::string> ranges;
+  for (std::size_t i = 0; i < ascending.size();) {
+    std::size_t end = i + 1;
+    while (end < ascending.size() && ascending[end] == ascending[end - 1] + 1) ++end;
+    std::string range = std::to_string(ascending[i]);
+    if (end - i > 1) range += "-" + std::to_string(ascending[end - 1]);
+    ranges.push_back(std::move(range));
+    i = end;
+  }
+  return ranges;
 }
 
 // The pieces between commas, which may be empty. One comma is between two of them.

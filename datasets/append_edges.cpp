@@ -110,27 +110,6 @@ EdgeChanges::EdgeChanges(const Dataset& data, const AppendOptions& options, std:
       keep_self_loops_(keep_self_loops),
       reverse_(reverse) {}
 
-std::int64_t EdgeChanges::position(std::int64_t target, std::int32_t source,
-                                   std::int64_t type) const {
-  std::int64_t begin = graph_.in_edges.row_ptr[target];
-  std::int64_t end = graph_.in_edges.row_ptr[target + 1];
-  while (begin < end) {
-    const std::int64_t middle = begin + (end - begin) / 2;
-    const std::int32_t column = graph_.in_edges.col_idx[middle];
-    const bool less = column < source || (column == source && type_of(middle) < type);
-    (less ? begin : end) = less ? middle + 1 : middle;
-  }
-  return begin;
-}
-
-std::int64_t EdgeChanges::find(const Entry& entry) const {
-  if (entry.target >= graph_.nodes()) return -1;
-  const std::int64_t at = position(entry.target, entry.source, entry.type);
-  const bool found = at < graph_.in_edges.row_ptr[entry.target + 1] &&
-                     graph_.in_edges.col_idx[at] == entry.source && type_of(at) == entry.type;
-  return found ? at : -1;
-}
-
 // The edges of a file; whether they have a relation each. with_values: they must have what the
 // dataset's edges have, else only ends and, in text, relations are read.
 bool EdgeChanges::stream(const fs::path& path, bool with_values, std::int64_t nodes,
@@ -175,7 +154,7 @@ bool EdgeChanges::stream(const fs::path& path, bool with_values, std::int64_t no
   return typed;
 }
 
-void EdgeChanges::remove_entry(const Entry& entry) {
+void EdgeChanges::remove_entry(const EdgeEntry& entry) {
   removed_.push_back(entry);
   if (graph_.symmetric) removed_.push_back({entry.source, entry.target, entry.type});
   if (!reverse_) return;
@@ -186,9 +165,11 @@ void EdgeChanges::remove_entry(const Entry& entry) {
 }
 
 void EdgeChanges::remove_pair(const Edge& pair, bool one_type, const std::string& place) {
-  const std::int64_t first = position(pair.target, pair.source, one_type ? pair.type : 0);
+  const std::int64_t end = graph_.in_edges.row_ptr[pair.target + 1];
+  const std::int64_t first = first_no_less(graph_, graph_.in_edges.row_ptr[pair.target], end,
+                                           pair.source, one_type ? pair.type : 0);
   std::int64_t found = 0;
-  for (std::int64_t e = first; e < graph_.in_edges.row_ptr[pair.target + 1]; ++e) {
+  for (std::int64_t e = first; e < end; ++e) {
     if (graph_.in_edges.col_idx[e] != pair.source) break;
     if (one_type && type_of(e) != pair.type) break;
     remove_entry({pair.target, pair.source, type_of(e)});
@@ -206,7 +187,7 @@ void EdgeChanges::remove_nodes(std::span<const std::int32_t> nodes) {
   for (const std::int32_t node : nodes) is_gone_[node] = 1;
   const CsrView& csr = graph_.in_edges;
   const auto entry = [&](std::int64_t row, std::int64_t e) {
-    return Entry{static_cast<std::int32_t>(row), csr.col_idx[e], type_of(e)};
+    return EdgeEntry{static_cast<std::int32_t>(row), csr.col_idx[e], type_of(e)};
   };
   for (const std::int32_t node : nodes) {
     for (std::int64_t e = csr.row_ptr[node]; e < csr.row_ptr[node + 1]; ++e) {
@@ -322,7 +303,7 @@ void EdgeChanges::add() {
 }
 
 // Where it is there already, as an import of everything at once would merge the two.
-void EdgeChanges::add_entry(const Entry& entry, float weight, std::span<const float> features) {
+void EdgeChanges::add_entry(const EdgeEntry& entry, float weight, std::span<const float> features) {
   if (!is_gone_.empty()) {
     for (const std::int32_t node : {entry.source, entry.target}) {
       if (is_gone_[node] == 0) continue;
@@ -330,7 +311,7 @@ void EdgeChanges::add_entry(const Entry& entry, float weight, std::span<const fl
                  entry.source, entry.target, node, options_.remove_nodes);
     }
   }
-  const std::int64_t before = find(entry);
+  const std::int64_t before = find_entry(graph_, entry);
   if (before < 0) {
     ++counts_.added;
     return added_.add(entry.source, entry.target, weight, entry.type, features);
@@ -361,7 +342,7 @@ std::int64_t EdgeChanges::removed_from_source() const {
   // A source that has as many edges as there are entries lists both directions of each.
   const bool listed_once = graph_.symmetric && info.edges_source < info.edges;
   const std::int64_t relations = reverse_ ? info.relations / 2 : info.relations;
-  return std::ranges::count_if(removed_, [&](const Entry& entry) {
+  return std::ranges::count_if(removed_, [&](const EdgeEntry& entry) {
     return (!listed_once || entry.source <= entry.target) &&
            (relations == 0 || entry.type < relations);
   });
@@ -370,7 +351,7 @@ std::int64_t EdgeChanges::removed_from_source() const {
 std::int64_t EdgeChanges::write(DeltaWriter& writer) {
   DeltaEdges removed;
   for (std::size_t i = 0; i < removed_.size(); ++i) {
-    const Entry& entry = removed_[i];
+    const EdgeEntry& entry = removed_[i];
     if (is_back_[i] == 0) removed.add(entry.source, entry.target, 0, entry.type);
   }
   writer.write_edges(added_, removed, counts_.added);

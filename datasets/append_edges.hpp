@@ -2,7 +2,6 @@
 // datasets/.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "datasets/append.hpp"
 #include "datasets/delta_writer.hpp"
+#include "datasets/edge_entry.hpp"
 #include "datasets/graph_builder.hpp"
 
 namespace atl {
@@ -46,25 +46,16 @@ class EdgeChanges {
   std::int64_t write(DeltaWriter& writer);
 
  private:
-  struct Entry {
-    std::int32_t target, source;
-    std::uint16_t type;
-    auto operator<=>(const Entry&) const = default;
-  };
-
-  // The first entry of a row that is no less than one of this source and type; -1 past the nodes.
-  std::int64_t position(std::int64_t target, std::int32_t source, std::int64_t type) const;
-  std::int64_t find(const Entry& entry) const;
   std::uint16_t type_of(std::int64_t e) const {
     return graph_.edge_types.empty() ? std::uint16_t{0} : graph_.edge_types[e];
   }
   void remove_pair(const Edge& pair, bool one_type, const std::string& place);
-  void remove_entry(const Entry& entry);
+  void remove_entry(const EdgeEntry& entry);
   void remove_nodes(std::span<const std::int32_t> nodes);
   bool stream(const std::filesystem::path& path, bool with_values, std::int64_t nodes,
               const EdgeSink& sink) const;
   std::vector<float> read_edge_features(std::int64_t edges) const;
-  void add_entry(const Entry& entry, float weight, std::span<const float> features);
+  void add_entry(const EdgeEntry& entry, float weight, std::span<const float> features);
 
   const Dataset& data_;
   const GraphView graph_;
@@ -72,7 +63,7 @@ class EdgeChanges {
   std::int64_t nodes_;
   bool keep_self_loops_;
   bool reverse_;
-  std::vector<Entry> removed_;         // ascending
+  std::vector<EdgeEntry> removed_;     // ascending
   std::vector<std::uint8_t> is_gone_;  // of nodes; empty: none is
   std::vector<std::uint8_t> is_back_;  // of removed_: added again
   DeltaEdges added_;

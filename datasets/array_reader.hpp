@@ -2,6 +2,7 @@
 // archive, with a small buffer: arrays larger than memory can pass through.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -60,6 +61,32 @@ class ArrayReader {
   std::int64_t at_ = 0;  // index of the next element
   std::vector<std::byte> buffer_;
 };
+
+// Hands every element, converted to T, and its place to `check` until that says no. Whether it
+// never did; the reader is finished then.
+template <typename T, typename Check>
+bool all_values(ArrayReader& reader, const Check& check) {
+  constexpr std::int64_t kAtATime = std::int64_t{1} << 15U;
+  std::vector<T> block;
+  for (std::int64_t at = 0; at < reader.elements();) {
+    block.resize(static_cast<std::size_t>(std::min(kAtATime, reader.elements() - at)));
+    reader.read(block);
+    for (const T value : block) {
+      if (!check(value, at++)) return false;
+    }
+  }
+  reader.finish();
+  return true;
+}
+
+// Hands every element, converted to T, and its place to `visit`, and finishes the reader.
+template <typename T, typename Visit>
+void each_value(ArrayReader& reader, const Visit& visit) {
+  all_values<T>(reader, [&](T value, std::int64_t at) {
+    visit(value, at);
+    return true;
+  });
+}
 
 // A whole array of any numeric type; throws Error{kInput} unless it has `dimensions` dimensions.
 std::vector<std::int64_t> read_integers(ArrayReader reader, std::int64_t dimensions = 1);

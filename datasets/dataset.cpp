@@ -10,6 +10,7 @@
 #include "base/files.hpp"
 #include "base/paths.hpp"
 #include "base/seal.hpp"
+#include "datasets/ascending.hpp"
 #include "datasets/class_count.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "datasets/file_list.hpp"
@@ -239,12 +240,7 @@ void Dataset::check_row_ptr() const {
     fail_input("{}: runs from {} to {}; it must run from 0 to {}, the length of col_idx.npy",
                row_ptr_.path().string(), row_ptr.front(), row_ptr.back(), info_.edges);
   }
-  for (std::size_t i = 1; i < row_ptr.size(); ++i) {
-    if (row_ptr[i] < row_ptr[i - 1]) {
-      fail_input("{}: entry {} is {}, less than the {} before it", row_ptr_.path().string(), i,
-                 row_ptr[i], row_ptr[i - 1]);
-    }
-  }
+  require_ascending(row_ptr, row_ptr_.path().string());
 }
 
 void Dataset::open_edge_arrays(const Json& json) {

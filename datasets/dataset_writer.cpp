@@ -148,6 +148,22 @@ std::unique_ptr<NpyWriter> DatasetWriter::write_edge_features(std::int64_t colum
   return matrix_writer("edge_features.npy", info_.edges, columns, "edges");
 }
 
+void DatasetWriter::write_edge_values(const GraphView& graph, std::span<const std::int64_t> entries,
+                                      std::int64_t relations) {
+  if (relations > 0) {
+    std::vector<std::uint16_t> types;
+    for (const std::int64_t e : entries) types.push_back(graph.edge_types[e]);
+    write_edge_types(types, relations);
+  }
+  if (const std::int64_t columns = graph.edge_feature_columns; columns > 0) {
+    const auto rows = write_edge_features(columns);
+    for (const std::int64_t e : entries) {
+      rows->write(graph.edge_features.subspan(e * columns, columns));
+    }
+    rows->close();
+  }
+}
+
 void DatasetWriter::write_labels(std::span<const std::int32_t> labels,
                                  std::optional<std::int64_t> classes) {
   ATOLL_ASSERT(static_cast<std::int64_t>(labels.size()) == info_.nodes);

@@ -65,6 +65,10 @@ class DatasetWriter {
   void write_node_types(std::span<const std::uint16_t> types, std::int64_t count);
   // A writer for [info().edges, columns] floats, row by row; the caller closes it.
   std::unique_ptr<NpyWriter> write_edge_features(std::int64_t columns);
+  // Both, each where edges have some, of those entries of `graph` that are the edges here, in their
+  // order.
+  void write_edge_values(const GraphView& graph, std::span<const std::int64_t> entries,
+                         std::int64_t relations);
   // A writer for [info().nodes, columns] floats, row by row; the caller closes it.
   std::unique_ptr<NpyWriter> write_features(std::int64_t columns);
   // Nodes of type t have only the first widths[t] columns, and 0 behind them.

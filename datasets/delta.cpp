@@ -30,14 +30,6 @@ constexpr std::array kDeltaFiles = {
     kAddedSplit,   kAddedNodeTypes,  kAddedNodeIds,  kRemovedNodes,
     kChangedNodes, kChangedFeatures, "features.npy", kSplitFile};
 
-void check_nodes(const NpyFile& array, std::span<const std::int32_t> ids, std::int64_t nodes) {
-  const auto wrong =
-      std::ranges::find_if(ids, [&](std::int32_t id) { return id < 0 || id >= nodes; });
-  if (wrong == ids.end()) return;
-  fail_input("{}: entry {} is {}; allowed are node ids 0 to {}", array.path().string(),
-             wrong - ids.begin(), *wrong, nodes - 1);
-}
-
 // One array beside another that says how many rows it has.
 void require_beside(const Delta& delta, const char* name, const char* other, const char* descr,
                     std::vector<std::int64_t> shape) {
@@ -50,35 +42,34 @@ void require_beside(const Delta& delta, const char* name, const char* other, con
   array->require_shape(shape);
 }
 
-void check_edges(const Delta& delta, const char* name) {
-  const NpyFile* edges = delta.find(name);
-  if (edges == nullptr) return;
-  edges->require_descr("<i4");
-  edges->require_shape(std::vector<std::int64_t>{2, -1});
-  check_nodes(*edges, edges->values<std::int32_t>(), delta.nodes);
-}
-
-void check_ids(const Delta& delta, const char* name) {
-  const NpyFile* ids = delta.find(name);
-  if (ids == nullptr) return;
-  ids->require_descr("<i4");
-  ids->require_shape(std::vector<std::int64_t>{-1});
-  check_nodes(*ids, ids->values<std::int32_t>(), delta.nodes_before);
+// An array of ids of the first `nodes` nodes, if it is there.
+void check_ids(const Delta& delta, const char* name, std::vector<std::int64_t> shape,
+               std::int64_t nodes) {
+  const NpyFile* array = delta.find(name);
+  if (array == nullptr) return;
+  array->require_descr("<i4");
+  array->require_shape(shape);
+  const auto ids = array->values<std::int32_t>();
+  const auto wrong =
+      std::ranges::find_if(ids, [&](std::int32_t id) { return id < 0 || id >= nodes; });
+  if (wrong == ids.end()) return;
+  fail_input("{}: entry {} is {}; allowed are node ids 0 to {}", array->path().string(),
+             wrong - ids.begin(), *wrong, nodes - 1);
 }
 
 void check_arrays(const Delta& delta) {
   if (delta.find(kAddedEdges) == nullptr) {
     fail_input("{}: it is not there", (delta.folder / kAddedEdges).string());
   }
-  check_edges(delta, kAddedEdges);
-  check_edges(delta, kRemovedEdges);
+  check_ids(delta, kAddedEdges, {2, -1}, delta.nodes);
+  check_ids(delta, kRemovedEdges, {2, -1}, delta.nodes);
   const std::int64_t added = delta.rows_of(kAddedEdges, 1);
   require_beside(delta, kAddedWeights, kAddedEdges, "<f4", {added});
   require_beside(delta, kAddedTypes, kAddedEdges, "<u2", {added});
   require_beside(delta, kAddedEdgeFeatures, kAddedEdges, "<f4", {added, -1});
   require_beside(delta, kRemovedTypes, kRemovedEdges, "<u2", {delta.rows_of(kRemovedEdges, 1)});
-  check_ids(delta, kRemovedNodes);
-  check_ids(delta, kChangedNodes);
+  check_ids(delta, kRemovedNodes, {-1}, delta.nodes_before);
+  check_ids(delta, kChangedNodes, {-1}, delta.nodes_before);
   require_beside(delta, kChangedFeatures, kChangedNodes, "<f4", {delta.rows_of(kChangedNodes), -1});
   if ((delta.find(kChangedNodes) == nullptr) != (delta.find(kChangedFeatures) == nullptr)) {
     fail_input("{}: one of {} and {} is not there", delta.folder.string(), kChangedNodes,

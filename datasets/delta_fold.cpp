@@ -1,13 +1,14 @@
 #include "datasets/delta_fold.hpp"
 
 #include <algorithm>
-#include <compare>
 #include <optional>
 #include <span>
 
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/paths.hpp"
+#include "datasets/dataset_writer.hpp"
+#include "datasets/edge_entry.hpp"
 
 namespace atl {
 
@@ -35,29 +36,9 @@ bool is_foldable(const Delta& delta) {
          delta.json.at("delta").contains("edges_added");
 }
 
-struct Entry {
-  std::int32_t target, source;
-  std::uint16_t type;
-  auto operator<=>(const Entry&) const = default;
-};
-
-// Where it is among the entries of a graph whose rows ascend; -1 if nowhere.
-std::int64_t find(const GraphView& graph, const Entry& entry) {
-  if (entry.target >= graph.nodes()) return -1;
-  const CsrView& csr = graph.in_edges;
-  const std::int64_t begin = csr.row_ptr[entry.target];
-  const auto row = csr.row(entry.target);
-  const auto [first, last] = std::ranges::equal_range(row, entry.source);
-  for (auto at = first; at != last; ++at) {
-    const std::int64_t e = begin + (at - row.begin());
-    if (graph.edge_types.empty() || graph.edge_types[e] == entry.type) return e;
-  }
-  return -1;
-}
-
 // An entry that deltas set or remove, and what the first of them does.
 struct Change {
-  Entry entry;
+  EdgeEntry entry;
   std::size_t delta;
   bool removed;
 };
@@ -83,8 +64,8 @@ void fold_edges(const Dataset& whole, std::span<const Delta> deltas, FoldedDelta
   const std::int64_t columns = graph.edge_feature_columns;
   std::optional<Dataset> base;
   for (const Change& change : first_changes(deltas)) {
-    const Entry& entry = change.entry;
-    const std::int64_t e = find(graph, entry);
+    const EdgeEntry& entry = change.entry;
+    const std::int64_t e = find_entry(graph, entry);
     if (e >= 0) {
       folded.added.add(entry.source, entry.target, graph.in_edges.value(e), entry.type,
                        columns > 0 ? graph.edge_features.subspan(e * columns, columns)
@@ -94,7 +75,7 @@ void fold_edges(const Dataset& whole, std::span<const Delta> deltas, FoldedDelta
     // One that is removed first was there. One that is set first and removed later may have been.
     if (!change.removed) {
       if (!base) base = Dataset::open(folded.base);
-      if (find(base->graph(), entry) < 0) continue;
+      if (find_entry(base->graph(), entry) < 0) continue;
     }
     folded.removed.add(entry.source, entry.target, 0, entry.type);
   }

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
+#include "datasets/edge_entry.hpp"
 
 namespace atl {
 
@@ -179,8 +180,7 @@ void EdgeMerge::settle(Row& row) {
   for (auto at = first; at != out; ++at) {
     position = lower_bound(position, end, *at);
     at->before = position;
-    at->there = position < end && base_.in_edges.col_idx[position] == at->column &&
-                (!typed_ || base_.edge_types[position] == at->type);
+    at->there = position < end && is_entry(base_, position, at->column, at->type);
     row.length += (at->removed ? 0 : 1) - (at->there ? 1 : 0);
     if (at->there) ++position;
   }
@@ -189,14 +189,7 @@ void EdgeMerge::settle(Row& row) {
 std::int64_t EdgeMerge::lower_bound(std::int64_t begin, std::int64_t end,
                                     const Change& change) const {
   if (change.column >= old_nodes()) return end;  // spares a look at the row
-  while (begin < end) {
-    const std::int64_t middle = begin + (end - begin) / 2;
-    const std::int32_t column = base_.in_edges.col_idx[middle];
-    const bool less = column < change.column ||
-                      (column == change.column && typed_ && base_.edge_types[middle] < change.type);
-    (less ? begin : end) = less ? middle + 1 : middle;
-  }
-  return begin;
+  return first_no_less(base_, begin, end, change.column, change.type);
 }
 
 // Fills row_ptr; returns the number of entries.

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "base/mixed_bits.hpp"
 #include "base/parallel.hpp"
 #include "base/progress.hpp"
 
@@ -61,7 +62,7 @@ std::uint64_t samples_needed(const EdgeSampler& sampler, std::int64_t distinct, 
       const auto [low, high] = std::minmax(edge.source, edge.target);
       const auto first = static_cast<std::uint64_t>(directed ? edge.source : low);
       const auto second = static_cast<std::uint64_t>(directed ? edge.target : high);
-      const std::uint64_t hash = mix_bits(first << 32U | second);
+      const std::uint64_t hash = mixed_bits(0, first << 32U | second);
       if (static_cast<double>(hash) <= rate * 0x1p64) seen.insert(hash);
     }
     return true;

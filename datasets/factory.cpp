@@ -32,9 +32,15 @@ void refuse_unread_options(std::string_view format, const ImportOptions& options
   const bool tables = format == "edges" || format == "npy" || format == "matrix-market";
   for (const auto& [name, value] : {std::pair{"--id-column", &options.id_column},
                                     std::pair{"--label-column", &options.label_column}}) {
-    if (value->empty() || tables) continue;
-    fail_option("{}: only the formats edges, npy and matrix-market read text of nodes, not {}",
-                name, format);
+    if (value->empty()) continue;
+    if (!tables) {
+      fail_option("{}: only the formats edges, npy and matrix-market read text of nodes, not {}",
+                  name, format);
+    }
+    // Beside a single file nothing is read.
+    if (std::error_code error; std::filesystem::is_directory(options.source, error)) continue;
+    fail_option("{}: {} is not a folder, in which text of nodes could be", name,
+                options.source.string());
   }
   if (options.nodes && format != "edges" && format != "npy") {
     fail_option("--nodes: sets of format {} state it; allowed with edges and npy", format);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/mixed_bits.hpp"
 #include "base/parallel.hpp"
 #include "base/progress.hpp"
 
@@ -119,7 +120,7 @@ class Builder {
   std::uint64_t edge_hash(std::int64_t row, std::int32_t column) const {
     const std::uint64_t pair =
         static_cast<std::uint64_t>(row) << 32U | static_cast<std::uint32_t>(column);
-    return mix_bits(options_.seed ^ mix_bits(pair));
+    return mixed_bits(0, options_.seed ^ mixed_bits(0, pair));
   }
 
   void count();
@@ -298,6 +299,12 @@ std::int64_t Builder::merge_row(std::int64_t row, std::int64_t begin, std::int64
       }
       ++graph_.one_way;
     }
+    if (!options_.directed && target != row && count[0] > 0 && count[1] > 0 && sum[0] != sum[1]) {
+      if (graph_.uneven++ == 0) {
+        graph_.first_uneven = {static_cast<std::int32_t>(row), target, static_cast<float>(sum[0])};
+        graph_.first_uneven_back = static_cast<float>(sum[1]);
+      }
+    }
     keys[out] = target;
     if (options_.typed) graph_.types[out] = type;
     if (options_.with_origins) graph_.origins[out] = origin;
@@ -413,13 +420,6 @@ void Builder::expand() {
 }
 
 }  // namespace
-
-std::uint64_t mix_bits(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15U;
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
-  return x ^ (x >> 31U);
-}
 
 BuiltGraph build_graph(const EdgeStream& stream, const GraphBuildOptions& options) {
   return Builder(stream, options).run();

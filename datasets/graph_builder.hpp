@@ -83,6 +83,11 @@ struct BuiltGraph {
   // Undirected only: node pairs that the stream lists in one direction only, and the first of them.
   std::int64_t one_way = 0;
   Edge first_one_way{-1, -1, 0};
+  // Undirected and weighted: node pairs whose two directions have different weights, and the first
+  // of them with the weight in either direction.
+  std::int64_t uneven = 0;
+  Edge first_uneven{-1, -1, 0};
+  float first_uneven_back = 0;
 };
 
 // Rows come out sorted by source, then by type, and without duplicates. Weights of duplicates are
@@ -92,8 +97,5 @@ struct BuiltGraph {
 // summed weight is not finite, or if there are more than kMaxTypes types with the reverse ones.
 // Memory: the result, plus 4 bytes per node.
 BuiltGraph build_graph(const EdgeStream& stream, const GraphBuildOptions& options);
-
-// A bijective mix of 64 bits (the finaliser of SplitMix64; Steele, Lea, Flood, OOPSLA'14).
-std::uint64_t mix_bits(std::uint64_t x);
 
 }  // namespace atl

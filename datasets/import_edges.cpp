@@ -122,20 +122,11 @@ void collect_ids(const fs::path& path, const EdgeLines& lines, NodeIds& ids) {
   });
 }
 
-fs::path find_list(const fs::path& folder) {
-  std::vector<fs::path> lists;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename().string().starts_with("edges.")) lists.push_back(entry.path());
-  }
-  if (lists.size() != 1) {
-    fail_input("{}: {} files called edges.* found, 1 expected", folder.string(), lists.size());
-  }
-  return lists.front();
-}
+bool is_list_name(const std::string& name) { return name.starts_with("edges."); }
 
 // Values of nodes may lie beside a list that was named itself.
 void warn_of_tables_beside(const fs::path& list) {
-  if (!list.filename().string().starts_with("edges.")) return;
+  if (!is_list_name(list.filename().string())) return;
   const fs::path folder = list.has_parent_path() ? list.parent_path() : fs::path(".");
   for (const char* name : {"labels", "features"}) {
     for (const char* ending : kTextEndings) {
@@ -175,10 +166,23 @@ void read_list(ImportSession& session, const fs::path& path, NamedArrays* arrays
 
 }  // namespace
 
+fs::path only_file(const fs::path& folder, bool (*is_one)(const std::string& name),
+                   const char* called) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (is_one(entry.path().filename().string())) files.push_back(entry.path());
+  }
+  if (files.size() != 1) {
+    fail_input("{}: {} files called {} found, 1 expected", folder.string(), files.size(), called);
+  }
+  return files.front();
+}
+
 void import_edges(ImportSession& session) {
   std::error_code error;
   const bool in_folder = fs::is_directory(session.source(), error);
-  const fs::path path = in_folder ? find_list(session.source()) : session.source();
+  const fs::path path =
+      in_folder ? only_file(session.source(), is_list_name, "edges.*") : session.source();
   std::optional<NamedArrays> arrays;
   if (in_folder) {
     refuse_foreign_format(path);

@@ -14,22 +14,14 @@ namespace atl {
 
 namespace {
 
-constexpr std::int64_t kLabelBlock = std::int64_t{1} << 15U;  // elements converted at a time
-
-// Hands every element, in order, to `visit`; stops before the end when that returns false.
-template <typename Visit>
-void each_label(ArrayReader& reader, const Visit& visit) {
-  std::vector<double> block;
+// Hands every element, in order, to `check`; stops before the end when that returns false.
+template <typename Check>
+void each_label(ArrayReader& reader, const Check& check) {
   Activity activity("reading labels", reader.elements());
-  for (std::int64_t at = 0; at < reader.elements();) {
+  all_values<double>(reader, [&](double value, std::int64_t at) {
     activity.advance_to(at);
-    block.resize(static_cast<std::size_t>(std::min(kLabelBlock, reader.elements() - at)));
-    reader.read(block);
-    for (const double value : block) {
-      if (!visit(value, at++)) return;
-    }
-  }
-  reader.finish();
+    return check(value, at);
+  });
 }
 
 void require_label_rows(const ArrayReader& reader, std::int64_t nodes) {

@@ -91,16 +91,8 @@ void stream_entries(const fs::path& path, const EdgeSink& sink) {
   }
 }
 
-fs::path find_matrix(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(".mtx") || name.ends_with(".mtx.gz")) files.push_back(entry.path());
-  }
-  if (files.size() != 1) {
-    fail_input("{}: {} files called *.mtx found, 1 expected", folder.string(), files.size());
-  }
-  return files.front();
+bool is_matrix_name(const std::string& name) {
+  return name.ends_with(".mtx") || name.ends_with(".mtx.gz");
 }
 
 }  // namespace
@@ -111,7 +103,8 @@ void import_matrix_market(ImportSession& session) {
   if (fs::is_directory(session.source(), error)) {
     arrays.emplace(session.source(), session.scratch(), session.table_columns());
   }
-  const fs::path path = arrays ? find_matrix(session.source()) : session.source();
+  const fs::path path =
+      arrays ? only_file(session.source(), is_matrix_name, "*.mtx") : session.source();
   LineReader reader(path);
   const MatrixHeader header = read_head(reader);
   if (arrays) {

@@ -311,6 +311,7 @@ void read_node_arrays(ImportSession& session, NamedArrays& arrays) {
     }
   }
   arrays.warn_of_others();
+  arrays.require_columns_read();
 }
 
 namespace {
@@ -328,15 +329,8 @@ fs::path find_scipy_matrix(const fs::path& folder) {
 
 // Adds the ids of both ends of all edges.
 void collect_index_ids(ArrayReader edges, NodeIds& ids) {
-  constexpr std::int64_t kBlock = 1 << 15;
   edges.require_shape({2, -1});
-  std::vector<std::int64_t> block;
-  for (std::int64_t left = edges.elements(); left > 0; left -= std::ssize(block)) {
-    block.resize(static_cast<std::size_t>(std::min(kBlock, left)));
-    edges.read(block);
-    for (const std::int64_t id : block) ids.add(id);
-  }
-  edges.finish();
+  each_value<std::int64_t>(edges, [&](std::int64_t id, std::int64_t) { ids.add(id); });
 }
 
 void read_edge_index(ImportSession& session, NamedArrays& arrays, const NamedArrays::Opener& edges,

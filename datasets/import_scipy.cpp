@@ -96,16 +96,7 @@ void stream_matrix(Entries entries, std::int64_t nodes, const EdgeValueFiles& fi
 }
 
 bool all_are_1(ArrayReader reader) {
-  std::vector<double> block;
-  std::int64_t left = reader.elements();
-  while (left > 0) {
-    block.resize(static_cast<std::size_t>(std::min(kEntriesAtATime, left)));
-    reader.read(block);
-    left -= std::ssize(block);
-    if (!std::ranges::all_of(block, [](double value) { return value == 1; })) return false;
-  }
-  reader.finish();
-  return true;
+  return all_values<double>(reader, [](double value, std::int64_t) { return value == 1; });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "base/paths.hpp"
 #include "base/progress.hpp"
+#include "datasets/ascending.hpp"
 #include "datasets/made_features.hpp"
 #include "datasets/statistics.hpp"
 
@@ -141,6 +142,13 @@ BuiltGraph ImportSession::graph(const EdgeStream& stream, std::int64_t nodes,
   build.least_nodes = columns.least_nodes;
   BuiltGraph built = build_graph(stream, build);
   warn_of_isolated(built.csr.view(), directed, place);
+  if (built.uneven > 0) {
+    const Edge& edge = built.first_uneven;
+    log::warn(
+        "{}: {} pairs of nodes have another weight in each direction, first {} and {}: {} and {}; "
+        "the larger one counts, and --directed keeps both",
+        place, built.uneven, edge.source, edge.target, edge.weight, built.first_uneven_back);
+  }
   writer_.write_graph(built.csr);
   if (options_.features.present()) write_made_features(built.csr.view(), directed);
   built.csr = {};
@@ -441,12 +449,7 @@ std::vector<std::int64_t> read_row_ptr(ArrayReader reader, std::int64_t rows) {
                rows >= 0 ? std::to_string(rows + 1) : "rows + 1");
   }
   if (row_ptr.front() != 0) fail_input("{}: starts with {}; 0 is expected", place, row_ptr.front());
-  for (std::size_t i = 1; i < row_ptr.size(); ++i) {
-    if (row_ptr[i] < row_ptr[i - 1]) {
-      fail_input("{}: entry {} is {}, less than the {} before it", place, i, row_ptr[i],
-                 row_ptr[i - 1]);
-    }
-  }
+  require_ascending(row_ptr, place);
   return row_ptr;
 }
 

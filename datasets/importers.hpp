@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "datasets/import_session.hpp"
 
@@ -32,6 +33,11 @@ bool is_scipy_matrix(const NpzArchive& archive);
 void import_scipy_matrix(ImportSession& session, const std::filesystem::path& path);
 // Whether the file begins as archives do.
 bool is_zip_archive(const std::filesystem::path& path);
+
+// The only file of a folder whose name is one of those that are `called` so. Throws Error{kInput}
+// if it is not the only one.
+std::filesystem::path only_file(const std::filesystem::path& folder,
+                                bool (*is_one)(const std::string& name), const char* called);
 
 // The edges of a text whose columns are `lines`, with ids from 0 to nodes - 1 (-1: any), or those
 // that `ids` know. `remedy`: against others.

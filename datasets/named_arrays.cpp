@@ -144,4 +144,18 @@ void NamedArrays::warn_of_others() const {
             fmt::join(others, ", "), fmt::join(known_, ", "));
 }
 
+void NamedArrays::require_columns_read() const {
+  if (!columns_.id.empty() && tables_.empty()) {
+    fail_option("--id-column {}: {} has no text of nodes, such as labels.csv", columns_.id,
+                source_.string());
+  }
+  const bool labels = std::ranges::any_of(tables_, [](const auto& table) {
+    return table_kind(table.first) == TableKind::kLabels;
+  });
+  if (!columns_.label.empty() && !labels) {
+    fail_option("--label-column {}: {} has no text of labels, such as labels.csv", columns_.label,
+                source_.string());
+  }
+}
+
 }  // namespace atl

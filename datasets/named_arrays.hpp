@@ -53,6 +53,8 @@ class NamedArrays {
   // Warns of arrays and, in a folder, of all files that nobody has asked for, naming those that
   // were.
   void warn_of_others() const;
+  // Throws Error{kOption} if the columns of text that options name are of no text that was read.
+  void require_columns_read() const;
 
  private:
   struct Numbering {

@@ -9,6 +9,7 @@
 
 #include "base/checksum.hpp"
 #include "base/error.hpp"
+#include "base/mixed_bits.hpp"
 #include "base/text.hpp"
 #include "datasets/graph_builder.hpp"
 #include "datasets/text_reader.hpp"
@@ -17,7 +18,7 @@ namespace atl {
 
 namespace {
 
-std::uint64_t hash_number(std::int64_t id) { return mix_bits(static_cast<std::uint64_t>(id)); }
+std::uint64_t hash_number(std::int64_t id) { return mixed_bits(0, static_cast<std::uint64_t>(id)); }
 
 // A text that is the usual way to write a number, or a number with a point.
 std::optional<std::int64_t> number_of_id(std::string_view id) {

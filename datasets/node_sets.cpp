@@ -12,19 +12,6 @@ namespace atl {
 
 namespace {
 
-// Hands every element and its place to `visit`.
-template <typename Visit>
-void each_integer(ArrayReader& array, const Visit& visit) {
-  constexpr std::int64_t kAtATime = std::int64_t{1} << 15U;
-  std::vector<std::int64_t> block;
-  for (std::int64_t at = 0; at < array.elements();) {
-    block.resize(static_cast<std::size_t>(std::min(kAtATime, array.elements() - at)));
-    array.read(block);
-    for (const std::int64_t value : block) visit(value, at++);
-  }
-  array.finish();
-}
-
 // Whether all elements are 0 or 1, and whether each of them occurs once at most.
 struct Bits {
   bool only = true;
@@ -35,7 +22,7 @@ struct Bits {
 Bits bits_of(ArrayReader array) {
   Bits bits;
   std::array<std::int64_t, 2> counts{};
-  each_integer(array, [&](std::int64_t value, std::int64_t) {
+  each_value<std::int64_t>(array, [&](std::int64_t value, std::int64_t) {
     bits.only = bits.only && (value == 0 || value == 1);
     bits.largest = std::max(bits.largest, value);
     if (bits.only) ++counts.at(static_cast<std::size_t>(value));
@@ -101,7 +88,7 @@ void NodeSets::add(const std::function<ArrayReader()>& open, std::uint8_t set, N
 void NodeSets::add_splits(ArrayReader array, std::uint8_t set) {
   array.require_shape({nodes_, -1});
   resize(array.length(1), array.place());
-  each_integer(array, [&](std::int64_t value, std::int64_t at) {
+  each_value<std::int64_t>(array, [&](std::int64_t value, std::int64_t at) {
     const std::int64_t node = at / count_;
     if (value != 0 && value != 1) {
       fail_input("{}: node {} is {}; allowed are 0 and 1, or booleans", array.place(), node, value);
@@ -114,7 +101,7 @@ void NodeSets::add_splits(ArrayReader array, std::uint8_t set) {
 void NodeSets::add_mask(ArrayReader array, std::uint8_t set, const char* what, bool doubtful) {
   resize(1, array.place());
   std::int64_t members = 0;
-  each_integer(array, [&](std::int64_t value, std::int64_t node) {
+  each_value<std::int64_t>(array, [&](std::int64_t value, std::int64_t node) {
     if (value == 0) return;
     put(node, 0, set, array.place());
     ++members;
@@ -129,7 +116,7 @@ void NodeSets::add_ids(ArrayReader array, std::uint8_t set, bool doubtful) {
   std::vector<std::int64_t> ids;
   ids.reserve(static_cast<std::size_t>(count));
   std::vector<bool> there(static_cast<std::size_t>(nodes_), false);
-  each_integer(array, [&](std::int64_t node, std::int64_t at) {
+  each_value<std::int64_t>(array, [&](std::int64_t node, std::int64_t at) {
     check_node_id(node, nodes_, array.place(), at);
     if (there[static_cast<std::size_t>(node)]) {
       fail_input(

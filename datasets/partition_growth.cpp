@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -210,17 +211,25 @@ WholeCut whole_cut(const Before& before) {
   return {static_cast<double>(rows), cycles_before(before)};
 }
 
+// Visits the fields of partition.json that a step, const or not, has: visit(name, value).
+template <typename Step, typename Visit>
+void each_field(Step& step, const Visit& visit) {
+  visit("partition", step.partition);
+  visit("checksum", step.checksum);
+  visit("nodes", step.nodes);
+  visit("edges", step.edges);
+  visit("cut", step.cut);
+  visit("halo_rows", step.halo_rows);
+  visit("extended_rows", step.extended_rows);
+  visit("estimate", step.estimate);
+  visit("drift", step.drift);
+  visit("moved", step.moved);
+}
+
 Json step_json(const GrowthStep& step) {
-  return {{"partition", step.partition},
-          {"checksum", step.checksum},
-          {"nodes", step.nodes},
-          {"edges", step.edges},
-          {"cut", step.cut},
-          {"halo_rows", step.halo_rows},
-          {"extended_rows", step.extended_rows},
-          {"estimate", step.estimate},
-          {"drift", step.drift},
-          {"moved", step.moved}};
+  Json json = Json::object();
+  each_field(step, [&](const char* name, const auto& value) { json[name] = value; });
+  return json;
 }
 
 // The fields of partition.json that tell of the growth.
@@ -294,17 +303,9 @@ Partition grow_partition(const Dataset& dataset, std::optional<int> parts,
 std::vector<GrowthStep> growth_steps(const Json& description, const fs::path& file) {
   std::vector<GrowthStep> steps;
   for (const Json& json : json_field_or<Json>(description, "from", file, Json::array())) {
-    GrowthStep& step = steps.emplace_back();
-    step.partition = json_field<std::string>(json, "partition", file);
-    step.checksum = json_field<std::string>(json, "checksum", file);
-    step.nodes = json_field<std::int64_t>(json, "nodes", file);
-    step.edges = json_field<std::int64_t>(json, "edges", file);
-    step.cut = json_field<std::string>(json, "cut", file);
-    step.halo_rows = json_field<std::int64_t>(json, "halo_rows", file);
-    step.extended_rows = json_field<std::int64_t>(json, "extended_rows", file);
-    step.estimate = json_field<std::int64_t>(json, "estimate", file);
-    step.drift = json_field<double>(json, "drift", file);
-    step.moved = json_field<std::int64_t>(json, "moved", file);
+    each_field(steps.emplace_back(), [&](const char* name, auto& value) {
+      value = json_field<std::remove_reference_t<decltype(value)>>(json, name, file);
+    });
   }
   return steps;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "datasets/ascending.hpp"
 #include "datasets/dataset_writer.hpp"
 #include "datasets/file_list.hpp"
 #include "datasets/shard.hpp"
@@ -77,12 +78,7 @@ class ShardReader {
   std::span<const std::int64_t> offsets(const std::string& name, std::int64_t length) {
     const auto values = array<std::int64_t>(name, {length});
     if (values[0] != 0) fail_input("{}: entry 0 is {}; allowed is 0", place(name), values[0]);
-    for (std::size_t i = 1; i < values.size(); ++i) {
-      if (values[i] < values[i - 1]) {
-        fail_input("{}: entry {} is {}, less than the {} before it", place(name), i, values[i],
-                   values[i - 1]);
-      }
-    }
+    require_ascending(values, place(name));
     return values;
   }
   template <typename T>

@@ -80,18 +80,7 @@ class SnapshotWriter {
       csr.row_ptr.push_back(std::ssize(csr.col_idx));
     }
     writer.write_graph(csr, from.weighted);
-    if (from.relations > 0) {
-      std::vector<std::uint16_t> types;
-      for (const std::int64_t e : entries) types.push_back(graph_.edge_types[e]);
-      writer.write_edge_types(types, from.relations);
-    }
-    if (from.edge_features > 0) {
-      const auto rows = writer.write_edge_features(from.edge_features);
-      for (const std::int64_t e : entries) {
-        rows->write(graph_.edge_features.subspan(e * from.edge_features, from.edge_features));
-      }
-      rows->close();
-    }
+    writer.write_edge_values(graph_, entries, from.relations);
     if (from.node_types > 0) {
       writer.write_node_types(rows_of(graph_.node_types, 1, 0), from.node_types);
       if (!from.features_by_type.empty()) writer.set_features_by_type(from.features_by_type);

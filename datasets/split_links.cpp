@@ -117,18 +117,7 @@ class LinkSplitter {
       kept.row_ptr.push_back(static_cast<std::int64_t>(entries.size()));
     }
     writer_.write_graph(kept);
-    if (!graph_.edge_types.empty()) {
-      std::vector<std::uint16_t> types;
-      for (const std::int64_t e : entries) types.push_back(graph_.edge_types[e]);
-      writer_.write_edge_types(types, dataset_.info().relations);
-    }
-    if (const std::int64_t columns = graph_.edge_feature_columns; columns > 0) {
-      const auto rows = writer_.write_edge_features(columns);
-      for (const std::int64_t e : entries) {
-        rows->write(graph_.edge_features.subspan(e * columns, columns));
-      }
-      rows->close();
-    }
+    writer_.write_edge_values(graph_, entries, dataset_.info().relations);
   }
 
   void write_nodes() {

@@ -9,6 +9,7 @@
 #include "base/byte_order_mark.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/text.hpp"
 
 namespace atl {
 
@@ -25,12 +26,11 @@ std::int64_t readable_bytes(const std::filesystem::path& path) {
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kShown = 40;
-  std::string result = "'";
-  for (const char c : text.substr(0, kShown)) {
-    const auto byte = static_cast<unsigned char>(c);
-    result += byte >= 0x20 && byte < 0x7F ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
-  }
-  return result + (text.size() > kShown ? "...'" : "'");
+  constexpr std::size_t kLongestCharacter = 4;
+  const auto continues = [&](std::size_t at) { return (text[at] & 0xC0) == 0x80; };
+  std::size_t end = std::min(text.size(), kShown);
+  while (end < text.size() && end > kShown - kLongestCharacter && continues(end)) --end;
+  return "'" + printable(text.substr(0, end)) + (end < text.size() ? "...'" : "'");
 }
 
 bool is_comment(std::string_view line) {

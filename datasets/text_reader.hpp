@@ -16,7 +16,7 @@
 
 namespace atl {
 
-// The text in quotes, cut to a readable length, with every unprintable byte as \xNN.
+// The text in quotes, cut to a readable length and printable().
 std::string in_quotes(std::string_view text);
 
 // True of lines that lists pass over: empty ones, and those that start with # or %.

@@ -9,7 +9,6 @@
 namespace atl {
 
 std::vector<std::uint16_t> read_types(ArrayReader reader, std::int64_t length) {
-  constexpr std::int64_t kBlock = 1 << 15;
   if (reader.kind() != 'i' && reader.kind() != 'u') {
     fail_input("{}: element type '{}' found, integers of 8 to 64 bits expected", reader.place(),
                reader.header().descr);
@@ -17,19 +16,13 @@ std::vector<std::uint16_t> read_types(ArrayReader reader, std::int64_t length) {
   reader.require_shape({length});
   std::vector<std::uint16_t> types;
   types.reserve(static_cast<std::size_t>(reader.elements()));
-  std::vector<std::int64_t> block;
-  for (std::int64_t at = 0; at < reader.elements(); at += kBlock) {
-    block.resize(static_cast<std::size_t>(std::min(kBlock, reader.elements() - at)));
-    reader.read(block);
-    for (const std::int64_t type : block) {
-      if (type < 0 || type >= kMaxTypes) {
-        fail_input("{}: entry {} is {}; allowed are types 0 to {}", reader.place(), types.size(),
-                   type, kMaxTypes - 1);
-      }
-      types.push_back(static_cast<std::uint16_t>(type));
+  each_value<std::int64_t>(reader, [&](std::int64_t type, std::int64_t at) {
+    if (type < 0 || type >= kMaxTypes) {
+      fail_input("{}: entry {} is {}; allowed are types 0 to {}", reader.place(), at, type,
+                 kMaxTypes - 1);
     }
-  }
-  reader.finish();
+    types.push_back(static_cast<std::uint16_t>(type));
+  });
   return types;
 }
 

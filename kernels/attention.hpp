@@ -27,20 +27,9 @@ const char* to_string(AttentionScore score);  // "additive", "gatv2", "dot"
 // Dropout of coefficients: that of edge j -> i in head h of all uses half-word h % 8 of the block
 // of row (i | (h / 8) << 32), column block j, where i and j are global ids. So it does not depend
 // on ranks; parallel edges fall together.
-struct AttentionDropout {
-  RandomKey key;
-  DropoutThreshold rate{65536, 1.0F};
-  std::span<const GlobalId> row_ids;  // of the operator's rows, all of them
-  std::span<const GlobalId> col_ids;  // of its columns
-  std::int64_t first_head = 0;        // of the operation's heads, among all
-  const EpochState* state = nullptr;  // as in DropoutSpec
-
-  bool active() const { return rate.threshold != 65536; }
-  ATOLL_HOST_DEVICE RandomKey key_now() const {
-    RandomKey now = key;
-    if (state != nullptr) now.epoch = state->epoch;
-    return now;
-  }
+struct AttentionDropout : DropoutSpec {  // row_ids: of the operator's rows, all of them
+  std::span<const GlobalId> col_ids;     // of its columns
+  std::int64_t first_head = 0;           // of the operation's heads, among all
 };
 
 // Terms that edges add inside of gatv2's scores: the product of their features f, which is made

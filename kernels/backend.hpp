@@ -150,4 +150,11 @@ class Backend : public Interface<kernels::KernelOperations> {
   std::set<std::string> labels_;  // of operations in profiles
 };
 
+// Frees memory of a backend.
+struct DeviceDeleter {
+  Backend* backend = nullptr;
+  void operator()(void* data) const noexcept { backend->release(data); }
+};
+using DeviceMemory = std::unique_ptr<void, DeviceDeleter>;
+
 }  // namespace atl

@@ -1,8 +1,11 @@
-// bfloat16: the upper half of an f32, as storage.
+// bfloat16: the upper half of an f32, as storage; and the choice of a storage type at run time.
 #pragma once
 
 #include <bit>
 #include <cstdint>
+
+#include "base/error.hpp"
+#include "kernels/views.hpp"
 
 namespace atl {
 
@@ -39,6 +42,14 @@ constexpr Bf16 to_bf16_down(float value) {
 // The least bf16 number that is not below `value`: infinity above the greatest finite one.
 constexpr Bf16 to_bf16_up(float value) {
   return to_bf16_directed(value, std::bit_cast<std::uint32_t>(value) >> 31U == 0);
+}
+
+// Calls body(float{}) or body(Bf16{}).
+template <typename Body>
+void with_element(DType dtype, const Body& body) {
+  if (dtype == DType::kBf16) return body(Bf16{});
+  ATOLL_ASSERT(dtype == DType::kF32, "dtype {}", static_cast<int>(dtype));
+  body(float{});
 }
 
 }  // namespace atl

@@ -87,19 +87,9 @@ KernelRepeats repeats_field(const Json& entry, const std::string& operation,
 
 }  // namespace
 
-const std::vector<std::string>& spmm_wishes() {
-  static const std::vector<std::string> names{"own", "cusparse", "auto"};
-  return names;
-}
-
-std::optional<SpmmWish> spmm_wish_named(std::string_view name) {
-  const auto found = std::ranges::find(spmm_wishes(), name);
-  if (found == spmm_wishes().end()) return std::nullopt;
-  return static_cast<SpmmWish>(found - spmm_wishes().begin());
-}
-
 const char* to_string(SpmmWish wish) {
-  return spmm_wishes()[static_cast<std::size_t>(wish)].c_str();
+  constexpr std::array kNames = {"own", "cusparse", "auto"};
+  return kNames[static_cast<std::size_t>(wish)];
 }
 
 std::vector<std::string> KernelChoices::kernels_of(const std::string& operation) {

@@ -8,7 +8,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,11 +45,7 @@ struct KernelChoice {
 // whenever they were measured.
 enum class SpmmWish : std::uint8_t { kOwn, kCusparse, kAuto };
 
-// In the order of the enumeration, as on the command line.
-const std::vector<std::string>& spmm_wishes();
-// Nothing if no wish has this name.
-std::optional<SpmmWish> spmm_wish_named(std::string_view name);
-const char* to_string(SpmmWish wish);
+const char* to_string(SpmmWish wish);  // "own", "cusparse", "auto": on the command line
 
 // Fewer edges are not worth a measurement, nor a second copy of the matrix.
 inline constexpr std::int64_t kMeasuredEdges = 1'000'000;

@@ -145,6 +145,13 @@ struct EpochState {
   double second_correction = 1;  // 1 - beta2^step
 };
 
+// `key` with the epoch that counts: that of `state`, unless it is null. For code that may read the
+// backend's memory.
+ATOLL_HOST_DEVICE inline RandomKey key_of_epoch(RandomKey key, const EpochState* state) {
+  if (state != nullptr) key.epoch = state->epoch;
+  return key;
+}
+
 // Dropout of a matrix whose row i is node row_ids[i]; threshold 65536 = no dropout.
 struct DropoutSpec {
   RandomKey key;
@@ -153,12 +160,7 @@ struct DropoutSpec {
   const EpochState* state = nullptr;  // in backend memory; its epoch replaces the key's
 
   bool active() const { return rate.threshold != 65536; }
-  // The key with the epoch that counts; for code that may read the backend's memory.
-  ATOLL_HOST_DEVICE RandomKey key_now() const {
-    RandomKey now = key;
-    if (state != nullptr) now.epoch = state->epoch;
-    return now;
-  }
+  ATOLL_HOST_DEVICE RandomKey key_now() const { return key_of_epoch(key, state); }
 };
 
 // f(x) of single elements; NaN stays NaN.

@@ -81,12 +81,7 @@ struct RoundingSpec {
   const EpochState* state = nullptr;  // in backend memory; its epoch replaces the key's
   bool nearest = false;               // to the nearest code, without noise: one message per row
 
-  // The key with the epoch that counts; for code that may read the backend's memory.
-  ATOLL_HOST_DEVICE RandomKey key_now() const {
-    RandomKey now = key;
-    if (state != nullptr) now.epoch = state->epoch;
-    return now;
-  }
+  ATOLL_HOST_DEVICE RandomKey key_now() const { return key_of_epoch(key, state); }
 };
 
 // The findings of packing, in the backend's memory. A bad row is one that can't be sent: it holds

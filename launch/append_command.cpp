@@ -72,9 +72,7 @@ void add_append_command(CLI::App& app) {
           "Their roles: a file (0 train, 1 valid, 2 test, 255 none), or what is drawn from "
           "those with labels, as 0.6,0.2,0.2 or per-class:20,500,1000; default: none")
       ->type_name("FILE|TEXT");
-  command->add_option("--seed", options->seed, "Seed of --split")
-      ->check(seed_number())
-      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of --split")->check(seed_number());
   file("--edges", options->edges,
        "New edges: an array [2, E] of sources and targets, or text with an edge per line");
   file("--edge-weights", options->edge_weights, "Their weights, if edges are an array");

@@ -156,6 +156,11 @@ int answer_request(const CLI::App& program, const std::string& request, int exit
   }
 }
 
+// Says that standard output could not be written, and why; `error`: of errno.
+std::string unwritten_output(int error) {
+  return fmt::format("standard output: can't write all of it: {}", std::strerror(error));
+}
+
 // The text and exit code of the error being handled. `everywhere`: every rank sees it if one does,
 // as far as can be known.
 struct Report {
@@ -176,6 +181,9 @@ Report describe_current_error(CLI::App& program) {
     return {"out of memory: an allocation failed; use more ranks or a smaller model",
             Error(ErrorKind::kMemory, "").exit_code(), false};
   } catch (const std::system_error& error) {
+    // From fmt::print, where more was printed at once than the stream keeps for later.
+    if (std::ferror(stdout) != 0)
+      return {unwritten_output(error.code().value()), kUserError, false};
     if (error.code() != std::errc::resource_unavailable_try_again) return {error.what(), 1, false};
     return {
         fmt::format("a thread can't be started ({}): the limit of the address space (ulimit -v) "
@@ -330,8 +338,8 @@ int main(int argc, char** argv, const Extensions& extensions) {
   int exit_code = run_program(argc, argv, extensions, job);
   yield_to_signal();
   if (const int error = flush_output(); error != 0 && exit_code == 0) {
-    std::fprintf(stderr, "%s: error: standard output: can't write all of it: %s\n",
-                 name_of(argv[0], extensions).c_str(), std::strerror(error));
+    std::fprintf(stderr, "%s: error: %s\n", name_of(argv[0], extensions).c_str(),
+                 unwritten_output(error).c_str());
     exit_code = kUserError;
   }
   // Peers may be waiting for this rank: a failed rank takes the whole job with it. (What a signal

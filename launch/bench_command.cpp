@@ -17,6 +17,7 @@
 #include "launch/bench_profile.hpp"
 #include "launch/bench_samples.hpp"
 #include "launch/command.hpp"
+#include "launch/help_group.hpp"
 #include "launch/job_start.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/validators.hpp"
@@ -308,30 +309,25 @@ void add_bench_command(CLI::App& app) {
   add_train_flags(*command, arguments->flags);
   CLI::Option* epochs = command->get_option("--epochs");
   command->remove_option(epochs);
-  command
-      ->add_option("--warmup", arguments->warmup,
-                   "Epochs before measuring; 3, or 6 with --compare or adaptive bits")
-      ->check(non_negative_number())
-      ->group("Results");
-  command->add_option("--epochs", arguments->epochs, "Epochs measured")
-      ->check(CLI::Range(1, 1000000))
-      ->group("Results");
-  command
-      ->add_option(
+  const HelpGroup results(*command, "Results");
+  results
+      .add_option("--warmup", arguments->warmup,
+                  "Epochs before measuring; 3, or 6 with --compare or adaptive bits")
+      ->check(non_negative_number());
+  results.add_option("--epochs", arguments->epochs, "Epochs measured")
+      ->check(CLI::Range(1, 1000000));
+  results
+      .add_option(
           "--profile", arguments->profiled,
           "Then time every operation of so many more epochs, beside what the machine could do")
-      ->check(CLI::Range(0, 1000000))
-      ->group("Results");
-  command
-      ->add_option(
-          "--compare", arguments->compare,
-          "Exchange modes to measure side by side, one epoch of each in turn: all, or a "
-          "list of vanilla (exact without overlap), modes of --exchange, modes with --bits as "
-          "in compensated:1, and values of --bits alone")
-      ->group("Results");
-  command->add_flag("--json", arguments->json, "Print JSON instead of tables")->group("Results");
-  command->add_option("--out", arguments->out, "Also write the figures to this file, as JSON")
-      ->group("Results");
+      ->check(CLI::Range(0, 1000000));
+  results.add_option(
+      "--compare", arguments->compare,
+      "Exchange modes to measure side by side, one epoch of each in turn: all, or a "
+      "list of vanilla (exact without overlap), modes of --exchange, modes with --bits as "
+      "in compensated:1, and values of --bits alone");
+  results.add_flag("--json", arguments->json, "Print JSON instead of tables");
+  results.add_option("--out", arguments->out, "Also write the figures to this file, as JSON");
   command->callback([arguments] { run_bench(*arguments); });
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/training/metric_names.hpp"
-#include "launch/command_words.hpp"
+#include "engine/training/option_table.hpp"
 #include "launch/config_file.hpp"
 
 namespace atl {
@@ -83,10 +83,11 @@ Json to_json(const std::vector<OptionDescription>& options) {
 std::vector<ListedCommand> list_commands(const CLI::App& program) {
   std::vector<ListedCommand> list;
   append_commands(program, list);
-  for (const auto& [name, value] : values_alone()) {
+  for (const Option<TrainOptions>& row : train_options()) {
+    if (row.bare.empty()) continue;
     for (ListedCommand& command : list) {
-      const auto found = std::ranges::find(command.options, name, &OptionDescription::name);
-      if (found != command.options.end()) found->alone = value;
+      const auto found = std::ranges::find(command.options, row.name, &OptionDescription::name);
+      if (found != command.options.end()) found->alone = row.bare;
     }
   }
   return list;

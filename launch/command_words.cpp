@@ -30,38 +30,17 @@ std::vector<std::string> option_names(const CLI::App& command) {
   return names;
 }
 
-// The words that may follow a flag which may also stand alone, and its value then.
-struct BareFlag {
-  std::string flag;
-  std::string value;
-  std::vector<std::string> words;
-};
-std::vector<BareFlag> bare_flags() {
-  std::vector<BareFlag> flags;
-  for (const Option<TrainOptions>& row : train_options()) {
-    if (row.bare.empty()) continue;
-    flags.push_back(
-        {"--" + row.name, row.bare, std::get<Option<TrainOptions>::Word>(row.value).words});
-  }
-  return flags;
-}
-
 }  // namespace
 
-std::map<std::string, std::string> values_alone() {
-  std::map<std::string, std::string> values;
-  for (const Option<TrainOptions>& row : train_options()) {
-    if (!row.bare.empty()) values.emplace(row.name, row.bare);
-  }
-  return values;
-}
-
 void complete_bare_flags(std::vector<std::string>& words) {
-  for (const BareFlag& bare : bare_flags()) {
+  for (const Option<TrainOptions>& row : train_options()) {
+    if (row.bare.empty()) continue;
+    const std::string flag = "--" + row.name;
+    const auto& allowed = std::get<Option<TrainOptions>::Word>(row.value).words;
     for (std::size_t i = 0; i < words.size(); ++i) {
-      if (words[i] != bare.flag) continue;
-      const bool alone = i + 1 == words.size() || std::ranges::count(bare.words, words[i + 1]) == 0;
-      if (alone) words[i] += "=" + bare.value;
+      if (words[i] != flag) continue;
+      const bool alone = i + 1 == words.size() || std::ranges::count(allowed, words[i + 1]) == 0;
+      if (alone) words[i] += "=" + row.bare;
     }
   }
 }

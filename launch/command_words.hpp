@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -11,9 +10,6 @@ namespace atl {
 // Gives flags that stand alone and may also have a word behind them their value: CLI11 would take
 // the next word for it, whatever it is. In the order in which they were typed.
 void complete_bare_flags(std::vector<std::string>& words);
-
-// The options that are such flags, by name without dashes, and their values when they stand alone.
-std::map<std::string, std::string> values_alone();
 
 // Adds options that follow from those given; once the words are read, before the command runs.
 // --bits without --exchange means a mode that takes it, each mode has a width of its own unless

@@ -43,41 +43,27 @@ void add_generate_command(CLI::App& app) {
       ->type_name(fmt::format("{{{}}}", fmt::join(generator_kinds(), ",")));
   command->add_option("--out", options.out, "Dataset folder to make; must not exist")->required();
   command->add_option("--name", options.name, "Name of the set; default: its kind");
-  command->add_option("--seed", options.seed, "Same seed, same files")
-      ->check(seed_number())
-      ->capture_default_str();
+  command->add_option("--seed", options.seed, "Same seed, same files")->check(seed_number());
   command->add_flag("--directed", options.directed,
                     "Make a directed graph, as relational always does");
   command->add_option(
       "--split", arguments->split,
       "0.6,0.2,0.2 or per-class:20,500,1000; default: 0.6,0.2,0.2 or the published");
-  command->add_option("--nodes", options.nodes, "sbm, rmat, relational: nodes")
-      ->capture_default_str();
-  command->add_option("--classes", options.classes, "sbm, rmat, relational: classes")
-      ->capture_default_str();
-  command->add_option("--features", options.features, "sbm, rmat, relational: feature columns")
-      ->capture_default_str();
-  command
-      ->add_option("--degree", options.degree, "sbm, rmat, relational: mean number of neighbours")
-      ->capture_default_str();
-  command
-      ->add_option("--relations", options.relations,
-                   "relational: relations of edges, a multiple of the classes")
-      ->capture_default_str();
-  command
-      ->add_option("--homophily", options.homophily,
-                   "sbm: share of edges inside a class; relational: of those that agree on one")
-      ->capture_default_str();
-  command
-      ->add_option("--signal", options.signal,
-                   "sbm, relational: how clearly features show the class")
-      ->capture_default_str();
-  command->add_option("--a", options.rmat_a, "rmat: chance of the upper left quarter")
-      ->capture_default_str();
-  command->add_option("--b", options.rmat_b, "rmat: of the upper right")->capture_default_str();
-  command->add_option("--c", options.rmat_c, "rmat: of the lower left")->capture_default_str();
-  command->add_option("--scale", options.scale, "like: factor on nodes and edges")
-      ->capture_default_str();
+  command->add_option("--nodes", options.nodes, "sbm, rmat, relational: nodes");
+  command->add_option("--classes", options.classes, "sbm, rmat, relational: classes");
+  command->add_option("--features", options.features, "sbm, rmat, relational: feature columns");
+  command->add_option("--degree", options.degree,
+                      "sbm, rmat, relational: mean number of neighbours");
+  command->add_option("--relations", options.relations,
+                      "relational: relations of edges, a multiple of the classes");
+  command->add_option("--homophily", options.homophily,
+                      "sbm: share of edges inside a class; relational: of those that agree on one");
+  command->add_option("--signal", options.signal,
+                      "sbm, relational: how clearly features show the class");
+  command->add_option("--a", options.rmat_a, "rmat: chance of the upper left quarter");
+  command->add_option("--b", options.rmat_b, "rmat: of the upper right");
+  command->add_option("--c", options.rmat_c, "rmat: of the lower left");
+  command->add_option("--scale", options.scale, "like: factor on nodes and edges");
   command->add_flag("--degree-tail", options.degree_tail,
                     "like:ogbn-arxiv: with hubs of as many neighbours as the published graph has, "
                     "up to 13161");

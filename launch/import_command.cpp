@@ -131,8 +131,7 @@ void add_import_command(CLI::App& app) {
       "--split-name", options.split_name,
       "ogb: which of the set's own splits, a folder of split/; default: the only one");
   command->add_option("--seed", options.seed, "Seed of --split and --features")
-      ->check(seed_number())
-      ->capture_default_str();
+      ->check(seed_number());
   command->add_option("--task", arguments->task, "What labels are, where the files don't tell")
       ->type_name("{single-label,multi-label,binary,regression}");
   CLI::Option* snapshots =

@@ -13,6 +13,7 @@
 #include "engine/comm/mpi_library.hpp"
 #include "engine/comm/transport.hpp"
 #include "launch/command.hpp"
+#include "launch/help_group.hpp"
 #include "launch/supervisor/supervisor.hpp"
 #include "launch/train_check.hpp"
 #include "launch/train_flags.hpp"
@@ -182,81 +183,66 @@ void add_launch_command(CLI::App& app) {
   command->add_option("words", job.words, "-- train DATASET --run-dir RUN [options of train]...")
       ->required()
       ->configurable(false);
+  const HelpGroup hosts(*command, "Hosts");
   // Lists take one word: CLI11 lets longer ones end at the -- that the words begin with.
-  command
-      ->add_option(
+  hosts
+      .add_option(
           "--hosts", job.launcher.hosts,
           "Hosts to train on, with commas between; none: those of the Slurm job that it runs "
           "in, or this machine")
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->group("Hosts");
+      ->allow_extra_args(false);
   const CLI::Option* const ranks_per_host =
-      command
-          ->add_option("--ranks-per-host", job.launcher.ranks_per_host,
-                       "Ranks on each of them; in a Slurm job its tasks per node unless given")
-          ->check(CLI::Range(1, 1024))
-          ->group("Hosts");
+      hosts
+          .add_option("--ranks-per-host", job.launcher.ranks_per_host,
+                      "Ranks on each of them; in a Slurm job its tasks per node unless given")
+          ->check(CLI::Range(1, 1024));
   arguments->has_ranks = [ranks_per_host] { return ranks_per_host->count() > 0; };
-  command->add_option("--spare", job.spares, "Hosts that take the place of lost ones")
+  hosts.add_option("--spare", job.spares, "Hosts that take the place of lost ones")
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->group("Hosts");
-  command
-      ->add_option(
-          "--rsh", job.launcher.rsh,
-          "Command that starts another on a host, also for mpirun; none: ssh, in a Slurm job "
-          "srun")
-      ->group("Hosts");
-  command
-      ->add_option("--mpirun", arguments->mpirun,
-                   "Command of the launcher, with options of its own")
-      ->group("Hosts");
-  command
-      ->add_option("--address", job.address,
-                   "Address of this machine at which ranks reach it; none: its name")
-      ->group("Hosts");
-  command->add_option("--restarts", job.restarts, "Most failures before the run is given up")
-      ->check(CLI::Range(0, 1000000))
-      ->group("Failures");
-  command
-      ->add_option("--min-ranks", job.min_ranks, "Fewest ranks to go on with when hosts are lost")
-      ->check(CLI::Range(1, 1000000))
-      ->group("Failures");
-  command
-      ->add_option("--spare-partitions", arguments->spare_partitions,
-                   "Numbers of ranks, e.g. 6,4, that the graph is cut for beforehand, while the "
-                   "training runs: it goes on sooner when hosts are lost")
+      ->allow_extra_args(false);
+  hosts.add_option(
+      "--rsh", job.launcher.rsh,
+      "Command that starts another on a host, also for mpirun; none: ssh, in a Slurm job "
+      "srun");
+  hosts.add_option("--mpirun", arguments->mpirun,
+                   "Command of the launcher, with options of its own");
+  hosts.add_option("--address", job.address,
+                   "Address of this machine at which ranks reach it; none: its name");
+  const HelpGroup failures(*command, "Failures");
+  failures.add_option("--restarts", job.restarts, "Most failures before the run is given up")
+      ->check(CLI::Range(0, 1000000));
+  failures
+      .add_option("--min-ranks", job.min_ranks, "Fewest ranks to go on with when hosts are lost")
+      ->check(CLI::Range(1, 1000000));
+  failures
+      .add_option("--spare-partitions", arguments->spare_partitions,
+                  "Numbers of ranks, e.g. 6,4, that the graph is cut for beforehand, while the "
+                  "training runs: it goes on sooner when hosts are lost")
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->group("Failures");
-  command
-      ->add_option("--snapshot-every", job.snapshot_every,
-                   "Epochs between snapshots, unless the training says otherwise; 0: none")
-      ->check(CLI::Range(0, 1000000))
-      ->group("Failures");
-  command
-      ->add_option("--silence", job.silence_seconds,
-                   "Time without a sign of life after which a rank is taken for lost")
-      ->transform(seconds({.least = 2, .most = 1e6}))
-      ->group("Failures");
-  command
-      ->add_option("--start-timeout", job.start_seconds,
-                   "Time without any sign of progress after which a start has failed; ten times as "
-                   "long in all")
-      ->transform(seconds({.least = 0, .above = true}))
-      ->group("Failures");
-  command
-      ->add_option("--regrow-every", arguments->regrow_every,
-                   "Look for lost hosts so often (10m), and start with those that are back; none: "
-                   "never")
-      ->check(duration())
-      ->group("Failures");
-  command
-      ->add_option("--events", job.events,
-                   "File that gets the lines of RUN/events.jsonl, too, from the first moment on; "
-                   "locked meanwhile")
-      ->group("Failures");
+      ->allow_extra_args(false);
+  failures
+      .add_option("--snapshot-every", job.snapshot_every,
+                  "Epochs between snapshots, unless the training says otherwise; 0: none")
+      ->check(CLI::Range(0, 1000000));
+  failures
+      .add_option("--silence", job.silence_seconds,
+                  "Time without a sign of life after which a rank is taken for lost")
+      ->transform(seconds({.least = 2, .most = 1e6}));
+  failures
+      .add_option("--start-timeout", job.start_seconds,
+                  "Time without any sign of progress after which a start has failed; ten times as "
+                  "long in all")
+      ->transform(seconds({.least = 0, .above = true}));
+  failures
+      .add_option("--regrow-every", arguments->regrow_every,
+                  "Look for lost hosts so often (10m), and start with those that are back; none: "
+                  "never")
+      ->check(duration());
+  failures.add_option(
+      "--events", job.events,
+      "File that gets the lines of RUN/events.jsonl, too, from the first moment on; "
+      "locked meanwhile");
   command->callback([arguments] {
     const int code = run_launch(*arguments);
     if (code != 0) throw CLI::RuntimeError(code);

@@ -17,6 +17,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/descriptor.hpp"
 #include "base/host.hpp"
 #include "base/memory.hpp"
 #include "base/parallel.hpp"
@@ -242,13 +243,6 @@ void add_disk(Findings& findings) {
   }
 }
 
-struct SocketTraits {
-  using Value = int;
-  static Value null() { return -1; }
-  static void release(Value descriptor) noexcept { ::close(descriptor); }
-};
-using Socket = UniqueHandle<SocketTraits>;
-
 // Connects to itself over 127.0.0.1 and sends one byte; "" if that worked, else what failed.
 std::string try_loopback() {
   const auto failed = [](const char* what) {
@@ -259,14 +253,14 @@ std::string try_loopback() {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof(address);
   auto* generic = reinterpret_cast<sockaddr*>(&address);
-  const Socket server(::socket(AF_INET, SOCK_STREAM, 0));
-  const Socket client(::socket(AF_INET, SOCK_STREAM, 0));
+  const Descriptor server(::socket(AF_INET, SOCK_STREAM, 0));
+  const Descriptor client(::socket(AF_INET, SOCK_STREAM, 0));
   if (!server || !client) return failed("socket");
   if (::bind(server.get(), generic, length) != 0) return failed("bind");
   if (::listen(server.get(), 1) != 0) return failed("listen");
   if (::getsockname(server.get(), generic, &length) != 0) return failed("getsockname");
   if (::connect(client.get(), generic, length) != 0) return failed("connect");
-  const Socket peer(::accept(server.get(), nullptr, nullptr));
+  const Descriptor peer(::accept(server.get(), nullptr, nullptr));
   if (!peer) return failed("accept");
   char byte = 'a';
   if (::send(client.get(), &byte, 1, 0) != 1) return failed("send");

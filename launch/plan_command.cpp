@@ -16,6 +16,7 @@
 #include "engine/training/option_table.hpp"
 #include "engine/training/run_folder.hpp"
 #include "launch/command.hpp"
+#include "launch/help_group.hpp"
 #include "launch/planned_graph.hpp"
 #include "launch/planned_training.hpp"
 #include "launch/train_flags.hpp"
@@ -134,9 +135,13 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
   const std::vector<NamedShape> shapes = read_shapes(arguments.shapes, topology.ranks());
   const GraphShape& first = shapes.front().shape;
   PlanInput input;
-  input.model =
-      options.model.sized(first.features, first.classes, topology.ranks(), first.relations,
-                          first.edge_features, first.node_types, {}, first.nodes);
+  input.model = options.model.sized({.features = first.features,
+                                     .outputs = first.classes,
+                                     .relations = first.relations,
+                                     .edge_features = first.edge_features,
+                                     .node_types = first.node_types,
+                                     .nodes = first.nodes},
+                                    topology.ranks());
   require_offload(input.model, topology);
   input.measured = read_measured(arguments.measured, input.model, topology);
   input.plan.dataset = first.name;
@@ -289,12 +294,11 @@ void add_plan_command(CLI::App& app) {
   const auto arguments = std::make_shared<PlanArguments>();
   add_train_flags(*command, arguments->flags);
   CLI::Option* dataset = command->get_option("dataset")->required(false);
+  const HelpGroup plan(*command, "Plan");
   CLI::Option* shape =
-      command
-          ->add_option("--shape", arguments->shapes,
-                       "Instead of a dataset, a file of its shape: FILE or NAME=FILE; several for "
-                       "several cuts, the one that training would take first")
-          ->group("Plan");
+      plan.add_option("--shape", arguments->shapes,
+                      "Instead of a dataset, a file of its shape: FILE or NAME=FILE; several for "
+                      "several cuts, the one that training would take first");
   // The shape is of a graph that is cut.
   for (const char* name : kCutFlags) shape->excludes(command->get_option(name));
   for (const char* name : {"--parts-file", "--split-index"}) {
@@ -302,48 +306,33 @@ void add_plan_command(CLI::App& app) {
   }
   // One file each, so that a word after it is no second one.
   shape->excludes(dataset)->allow_extra_args(false);
-  command->add_option("--topology", arguments->topology, "File that describes the machine")
-      ->check(CLI::ExistingFile)
-      ->group("Plan");
-  command
-      ->add_option(
+  plan.add_option("--topology", arguments->topology, "File that describes the machine")
+      ->check(CLI::ExistingFile);
+  plan.add_option(
           "--search", arguments->search,
           "How to search; auto: by the number of choices; none: only say what training without "
           "a plan takes")
-      ->check(one_of(plan_searches()))
-      ->group("Plan");
-  command
-      ->add_option("--evaluations", arguments->evaluations,
-                   "Simulated epochs that may be spent for each number of ranks that hold a part "
-                   "together")
-      ->check(CLI::Range(1, 100000000))
-      ->group("Plan");
-  command->add_option("--budget", arguments->budget_s, "Time that the search may take; 0: any")
-      ->transform(seconds({.least = 0}))
-      ->group("Plan");
-  command->add_option("--search-seed", arguments->search_seed, "Seed of random, mcmc and mcts")
-      ->check(seed_number())
-      ->group("Plan");
-  command
-      ->add_option("--prior", arguments->prior,
-                   "Which options mcts tries first: uniform; policy (trained; the program has its "
-                   "weights; the default up to 64 ranks); or a file of atoll plan train-policy")
-      ->group("Plan");
-  command
-      ->add_option("--allow-bits", arguments->bits,
-                   "Bits per value that messages may have, as 32,8,4; without it all are exact")
-      ->group("Plan");
-  command->add_option("--out", arguments->out, "File to write")->group("Plan");
-  command
-      ->add_option("--predicted-trace", arguments->trace,
-                   "Also write the simulated epoch as a Chrome trace (opens in Perfetto)")
-      ->group("Plan");
-  command
-      ->add_option("--measured", arguments->measured,
-                   "Run folder of atoll train --trace on this machine, from which the simulator "
-                   "learns how long phases really take")
-      ->check(CLI::ExistingDirectory)
-      ->group("Plan");
+      ->check(one_of(plan_searches()));
+  plan.add_option("--evaluations", arguments->evaluations,
+                  "Simulated epochs that may be spent for each number of ranks that hold a part "
+                  "together")
+      ->check(CLI::Range(1, 100000000));
+  plan.add_option("--budget", arguments->budget_s, "Time that the search may take; 0: any")
+      ->transform(seconds({.least = 0}));
+  plan.add_option("--search-seed", arguments->search_seed, "Seed of random, mcmc and mcts")
+      ->check(seed_number());
+  plan.add_option("--prior", arguments->prior,
+                  "Which options mcts tries first: uniform; policy (trained; the program has its "
+                  "weights; the default up to 64 ranks); or a file of atoll plan train-policy");
+  plan.add_option("--allow-bits", arguments->bits,
+                  "Bits per value that messages may have, as 32,8,4; without it all are exact");
+  plan.add_option("--out", arguments->out, "File to write");
+  plan.add_option("--predicted-trace", arguments->trace,
+                  "Also write the simulated epoch as a Chrome trace (opens in Perfetto)");
+  plan.add_option("--measured", arguments->measured,
+                  "Run folder of atoll train --trace on this machine, from which the simulator "
+                  "learns how long phases really take")
+      ->check(CLI::ExistingDirectory);
   add_explain_command(*command);
   add_train_policy_command(*command);
   command->require_subcommand(0, 1);

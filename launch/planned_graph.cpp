@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/training/trainer.hpp"
+
 namespace atl {
 
 std::int64_t outputs_of(const DatasetInfo& info) {
@@ -25,8 +27,7 @@ ModelConfig model_for(const DatasetInfo& info, const ModelConfig& model, int ran
                info.features, outputs,
                has_features ? "" : " (--features trained:64 trains a row for each node)");
   }
-  return model.sized(info.features, outputs, ranks, info.relations, info.edge_features,
-                     info.node_types, info.features_by_type, info.nodes);
+  return model.sized(sizes_of(info, outputs), ranks);
 }
 
 GraphShape shape_of(const DatasetInfo& info, const PartitionOptions& options,

@@ -95,49 +95,46 @@ void apply_model(const ModelArguments& arguments, const ModelUse& what) {
     }
     RankJob job(transport, arguments.dataset, partition, options, options.model.outputs, choose);
     on_all_ranks(transport, [&] {
-      const std::int64_t nodes = job.data().dataset().nodes;
-      if (options.model.trains_nodes() && options.model.nodes != nodes) {
+      const DatasetInfo& info = job.data().dataset();
+      const ModelConfig& model = options.model;
+      if (model.trains_nodes() && model.nodes != info.nodes) {
         fail_input("{}: it has {} nodes, the model in {} has trained features of {}",
-                   arguments.dataset, nodes, path.string(), options.model.nodes);
+                   arguments.dataset, info.nodes, path.string(), model.nodes);
       }
-      if (!options.model.trains_nodes() &&
-          options.model.features != job.data().dataset().features) {
-        fail_input("{}: it has {} feature columns, the model in {} needs {}", arguments.dataset,
-                   job.data().dataset().features, path.string(), options.model.features);
+      const auto require = [&](const char* has, std::int64_t found, const char* things,
+                               std::int64_t needed) {
+        if (found == needed) return;
+        fail_input("{}: {} {} {}, the model in {} needs {}", arguments.dataset, has, found, things,
+                   path.string(), needed);
+      };
+      if (!model.trains_nodes()) {
+        require("it has", info.features, "feature columns", model.features);
       }
-      const std::int64_t relations = job.data().dataset().relations;
-      if (options.model.relations > 0 && options.model.relations != relations) {
-        fail_input("{}: it has {} types of edges, the model in {} needs {}", arguments.dataset,
-                   relations, path.string(), options.model.relations);
+      if (model.relations > 0) {
+        require("it has", info.relations, "types of edges", model.relations);
       }
-      const std::int64_t edge_features = job.data().dataset().edge_features;
-      if (options.model.edge_features > 0 && options.model.edge_features != edge_features) {
-        fail_input("{}: its edges have {} features, the model in {} needs {}", arguments.dataset,
-                   edge_features, path.string(), options.model.edge_features);
+      if (model.edge_features > 0) {
+        require("its edges have", info.edge_features, "features", model.edge_features);
       }
-      const std::int64_t node_types = job.data().dataset().node_types;
-      if (options.model.node_types > 0 && options.model.node_types != node_types) {
-        fail_input("{}: it has {} types of nodes, the model in {} needs {}", arguments.dataset,
-                   node_types, path.string(), options.model.node_types);
+      if (model.node_types > 0) {
+        require("it has", info.node_types, "types of nodes", model.node_types);
       }
-      const std::vector<std::int64_t>& widths = job.data().dataset().features_by_type;
-      if (options.model.node_types > 0 && options.model.features_by_type != widths) {
+      if (model.node_types > 0 && model.features_by_type != info.features_by_type) {
         const auto words = [](const std::vector<std::int64_t>& by_type) {
           return by_type.empty() ? std::string("equally many")
                                  : fmt::format("{}", fmt::join(by_type, ", "));
         };
         fail_input("{}: its types of nodes have {} features, the model in {} needs {}",
-                   arguments.dataset, words(widths), path.string(),
-                   words(options.model.features_by_type));
+                   arguments.dataset, words(info.features_by_type), path.string(),
+                   words(model.features_by_type));
       }
-      const Task task = job.data().dataset().task;
-      if (links != (task == Task::kLinkPrediction)) {
+      if (links != (info.task == Task::kLinkPrediction)) {
         fail_input("{}: its task is {}, the model in {} {} links", arguments.dataset,
-                   to_string(task), path.string(), links ? "predicts" : "does not predict");
+                   to_string(info.task), path.string(), links ? "predicts" : "does not predict");
       }
-      if (job.data().labelled() && numbers != (task == Task::kRegression)) {
+      if (job.data().labelled() && numbers != (info.task == Task::kRegression)) {
         fail_input("{}: its task is {}, the model in {} predicts {}", arguments.dataset,
-                   to_string(task), path.string(), numbers ? "numbers" : "classes");
+                   to_string(info.task), path.string(), numbers ? "numbers" : "classes");
       }
     });
     on_all_ranks(transport,

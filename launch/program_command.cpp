@@ -9,6 +9,7 @@
 #include "engine/placement/memory_model.hpp"
 #include "engine/training/option_table.hpp"
 #include "launch/command.hpp"
+#include "launch/help_group.hpp"
 #include "launch/planned_graph.hpp"
 #include "launch/program_listing.hpp"
 #include "launch/train_flags.hpp"
@@ -144,20 +145,18 @@ void add_program_command(CLI::App& app) {
   add_model_flags(*command, arguments->flags);
   add_cut_flags(*command, arguments->flags);
   add_plan_flag(*command, arguments->flags);
-  command->add_option("--pass", arguments->pass, "training or evaluation")
-      ->check(one_of({"training", "evaluation"}))
-      ->group("Program");
-  command
-      ->add_option(
+  const HelpGroup program(*command, "Program");
+  program.add_option("--pass", arguments->pass, "training or evaluation")
+      ->check(one_of({"training", "evaluation"}));
+  program
+      .add_option(
           "--parts", arguments->parts,
           "Number of parts of a cut that exists; without it the whole graph on one rank, or "
           "the parts of --plan")
-      ->check(CLI::Range(1, kMaxParts))
-      ->group("Program");
-  command->add_option("--part", arguments->part, "Which of them, from 0, the default with --plan")
-      ->check(CLI::Range(0, kMaxParts - 1))
-      ->group("Program");
-  command->add_flag("--json", arguments->json, "Print one JSON object")->group("Program");
+      ->check(CLI::Range(1, kMaxParts));
+  program.add_option("--part", arguments->part, "Which of them, from 0, the default with --plan")
+      ->check(CLI::Range(0, kMaxParts - 1));
+  program.add_flag("--json", arguments->json, "Print one JSON object");
   command->callback([arguments] { run_program_command(*arguments); });
 }
 

@@ -15,6 +15,7 @@
 #include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "launch/command.hpp"
+#include "launch/help_group.hpp"
 #include "launch/jobs/job_folder.hpp"
 #include "launch/schedule/schedule_requests.hpp"
 #include "launch/schedule/schedule_status.hpp"
@@ -164,37 +165,26 @@ void add_schedule_run_commands(CLI::App& schedule) {
 }
 
 void add_schedule_run_flags(CLI::App& schedule, ScheduleRunFlags& flags) {
+  const HelpGroup running(schedule, "Running");
   CLI::Option* run =
-      schedule.add_flag("--run", flags.run, "Run it, by atoll launch, in the folder of --out")
-          ->group("Running");
-  schedule
+      running.add_flag("--run", flags.run, "Run it, by atoll launch, in the folder of --out");
+  running
       .add_option("--hosts", flags.hosts,
                   "Names of the hosts, in the order of the topology, with commas between; none: "
                   "their names there")
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->group("Running");
-  schedule
-      .add_option("--rsh", flags.launch.rsh,
-                  "Command that starts another on a host, also for mpirun; none: ssh")
-      ->needs(run)
-      ->group("Running");
-  schedule
-      .add_option("--mpirun", flags.launch.mpirun,
-                  "Command of the launcher, with options of its own; none: that of atoll launch")
-      ->needs(run)
-      ->group("Running");
-  schedule
-      .add_option("--address", flags.launch.address,
-                  "Address of this machine at which ranks reach it; none: its name")
-      ->needs(run)
-      ->group("Running");
-  schedule
-      .add_option("--restarts", flags.launch.restarts,
-                  "Most failures of a job, each time that it is started")
-      ->check(CLI::Range(0, 1000000))
-      ->needs(run)
-      ->group("Running");
+      ->allow_extra_args(false);
+  const auto add = [&](const char* name, auto& value, const char* text) {
+    return running.add_option(name, value, text)->needs(run);
+  };
+  add("--rsh", flags.launch.rsh,
+      "Command that starts another on a host, also for mpirun; none: ssh");
+  add("--mpirun", flags.launch.mpirun,
+      "Command of the launcher, with options of its own; none: that of atoll launch");
+  add("--address", flags.launch.address,
+      "Address of this machine at which ranks reach it; none: its name");
+  add("--restarts", flags.launch.restarts, "Most failures of a job, each time that it is started")
+      ->check(CLI::Range(0, 1000000));
 }
 
 void warn_of_threads(std::span<const ListedJob> jobs, std::span<const ScheduledHost> hosts) {

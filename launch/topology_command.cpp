@@ -14,6 +14,7 @@
 #include "engine/training/run_folder.hpp"
 #include "kernels/registry.hpp"
 #include "launch/command.hpp"
+#include "launch/help_group.hpp"
 #include "launch/topology_table.hpp"
 #include "launch/train_flags.hpp"
 #include "launch/transport_flags.hpp"
@@ -79,37 +80,32 @@ void run_topology(const TopologyArguments& arguments) {
 }
 
 void add_probe_options(CLI::App& command, TopologyArguments& arguments) {
-  command.add_option("--out", arguments.out, "File that probe writes")->group("Probe");
-  command
+  const HelpGroup probing(command, "Probe");
+  probing.add_option("--out", arguments.out, "File that probe writes");
+  probing
       .add_option("--backend", arguments.backend,
                   "auto, reference, cpu or cuda; or one per rank: cuda,cpu")
-      ->check(backend_list())
-      ->group("Probe");
-  command
+      ->check(backend_list());
+  probing
       .add_option("--threads", arguments.threads, "Threads per rank; 0: cores / ranks on this host")
-      ->check(CLI::Range(0, 4096))
-      ->group("Probe");
+      ->check(CLI::Range(0, 4096));
   add_transport_flags(command, arguments.transport, "Probe");
-  command
+  probing
       .add_option("--kernel-time", arguments.probe.kernels.seconds,
                   "Time for each kernel and number of columns; shorter is less exact under quotas")
-      ->transform(seconds({.least = 0, .above = true}))
-      ->group("Probe");
-  command
+      ->transform(seconds({.least = 0, .above = true}));
+  probing
       .add_option("--rows", arguments.probe.kernels.rows,
                   "Nodes of the graph that kernels are measured on")
-      ->check(CLI::Range(std::int64_t{64}, std::int64_t{1} << 30))
-      ->group("Probe");
-  command
+      ->check(CLI::Range(std::int64_t{64}, std::int64_t{1} << 30));
+  probing
       .add_option("--pairs-time", arguments.probe.network.pairs_seconds,
                   "Most time for pairs of ranks alone; the pairs left are taken from their likes")
-      ->transform(seconds({.least = 0, .above = true}))
-      ->group("Probe");
-  command
+      ->transform(seconds({.least = 0, .above = true}));
+  probing
       .add_option("--progress-time", arguments.probe.network.progress_seconds,
                   "Time for what messages take from computing")
-      ->transform(seconds({.least = 0, .above = true}))
-      ->group("Probe");
+      ->transform(seconds({.least = 0, .above = true}));
 }
 
 }  // namespace

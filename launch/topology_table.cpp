@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/memory.hpp"
+#include "base/numbers.hpp"
 #include "base/table_text.hpp"
 
 namespace atl {
@@ -32,15 +33,7 @@ std::string limit(double bytes_per_s) {
 
 // "0-3, 6"
 std::string ranges_of(const std::vector<int>& ranks) {
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t end = i + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    parts.push_back(end - i == 1 ? std::to_string(ranks[i])
-                                 : fmt::format("{}-{}", ranks[i], ranks[end - 1]));
-    i = end;
-  }
-  return fmt::format("{}", fmt::join(parts, ", "));
+  return fmt::format("{}", fmt::join(number_ranges(ranks), ", "));
 }
 
 std::string host_table(const Topology& topology) {

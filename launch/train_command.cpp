@@ -21,6 +21,7 @@
 #include "engine/training/training_run.hpp"
 #include "launch/command.hpp"
 #include "launch/config_file.hpp"
+#include "launch/help_group.hpp"
 #include "launch/job_start.hpp"
 #include "launch/option_flags.hpp"
 #include "launch/run_end.hpp"
@@ -289,54 +290,48 @@ const TrainFlags& declare_train(CLI::App& app, const Run& run) {
   TrainOptions& train = arguments->flags.train;
   train.optimizer.epochs = 100;  // before the option is declared, so that --help shows it
   add_train_flags(*command, arguments->flags);
-  command
-      ->add_option("--init", train.init,
-                   "Start with the weights in this file: model.safetensors of a run, or a "
-                   "state_dict as atoll export --to pyg writes it")
-      ->check(CLI::ExistingFile)
-      ->group("Model");
-  command
-      ->add_option("--warm-start", train.warm_start,
-                   "Begin with the model of this run, that of its best epoch: its folder or "
-                   "model.safetensors; the dataset may have grown")
-      ->check(CLI::ExistingPath)
-      ->group("Model");
+  const HelpGroup model(*command, "Model");
+  model
+      .add_option("--init", train.init,
+                  "Start with the weights in this file: model.safetensors of a run, or a "
+                  "state_dict as atoll export --to pyg writes it")
+      ->check(CLI::ExistingFile);
+  model
+      .add_option("--warm-start", train.warm_start,
+                  "Begin with the model of this run, that of its best epoch: its folder or "
+                  "model.safetensors; the dataset may have grown")
+      ->check(CLI::ExistingPath);
   for (const auto& row : train_options()) {
     if (row.group == "Results") add_option_flag(*command, row, train);
   }
-  command
-      ->add_option("--run-dir", arguments->run_dir,
-                   "Folder for metrics, summary, model and checkpoints, new or empty; none: keep "
-                   "nothing; if not given: runs/DATASET-MODEL-K")
-      ->type_name("DIR")
-      ->group("Results");
-  command
-      ->add_option("--checkpoint-every", arguments->checkpoint_every,
-                   "Write a checkpoint after so much time (10m) or so many epochs (50), and at the "
-                   "end; 0: none")
-      ->check(epochs_or_duration())
-      ->group("Results");
-  command
-      ->add_option("--snapshot-every", train.snapshot_every,
-                   "Keep the state in the memory of each host every K epochs, for --resume after "
-                   "processes have ended; 0: never")
-      ->check(non_negative_number())
-      ->group("Results");
-  command
-      ->add_option("--snapshot-dir", train.snapshot_dir,
-                   "Where hosts keep it: a file system in memory")
-      ->check(CLI::ExistingDirectory)
-      ->group("Results");
-  command
-      ->add_option(
-          "--max-time", arguments->max_time,
-          "End after the epoch in which so much time (2h) has passed, with a checkpoint to "
-          "--resume from")
-      ->check(duration())
-      ->group("Results");
+  const HelpGroup results(*command, "Results");
+  results
+      .add_option("--run-dir", arguments->run_dir,
+                  "Folder for metrics, summary, model and checkpoints, new or empty; none: keep "
+                  "nothing; if not given: runs/DATASET-MODEL-K")
+      ->type_name("DIR");
+  results
+      .add_option("--checkpoint-every", arguments->checkpoint_every,
+                  "Write a checkpoint after so much time (10m) or so many epochs (50), and at the "
+                  "end; 0: none")
+      ->check(epochs_or_duration());
+  results
+      .add_option("--snapshot-every", train.snapshot_every,
+                  "Keep the state in the memory of each host every K epochs, for --resume after "
+                  "processes have ended; 0: never")
+      ->check(non_negative_number());
+  results
+      .add_option("--snapshot-dir", train.snapshot_dir,
+                  "Where hosts keep it: a file system in memory")
+      ->check(CLI::ExistingDirectory);
+  results
+      .add_option("--max-time", arguments->max_time,
+                  "End after the epoch in which so much time (2h) has passed, with a checkpoint to "
+                  "--resume from")
+      ->check(duration());
   // Not part of a run's configuration: RUN/config.toml is the same run from its start.
   const auto add_flag = [&](const char* name, bool& flag, const char* text) {
-    command->add_flag(name, flag, text)->configurable(false)->group("Results");
+    results.add_flag(name, flag, text)->configurable(false);
   };
   add_flag("--resume", arguments->resume,
            "Go on from the checkpoint in --run-dir, from the beginning if there is none yet; "
@@ -345,10 +340,8 @@ const TrainFlags& declare_train(CLI::App& app, const Run& run) {
            "Start anew in --run-dir: what a run has written there is removed");
   add_flag("--take-over", train.take_over,
            "Work in --run-dir although another process holds it; that one will write no more");
-  command
-      ->add_flag("--trace", train.trace,
-                 "Write a Chrome trace into --run-dir (opens in Perfetto; see atoll trace)")
-      ->group("Results");
+  results.add_flag("--trace", train.trace,
+                   "Write a Chrome trace into --run-dir (opens in Perfetto; see atoll trace)");
   command
       ->add_option("--plan-trial", arguments->plan_trial,
                    "Time so many epochs with --plan and without it, and drop the plan if it is "

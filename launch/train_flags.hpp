@@ -35,7 +35,7 @@ struct TrainFlags {
   }
   // Without the plan and what only that needs.
   TrainJob unplanned_job() const;
-  PlanChoice plan_choice() const { return {plan, dataset, partition.parts_file}; }
+  PlanChoice plan_choice() const { return {plan, dataset, partition.options.parts_file.string()}; }
 };
 
 // By the plan if there is one, see planned_job(). Collective.

@@ -73,24 +73,18 @@ void add_train_policy_command(CLI::App& plan) {
   command->add_option("--from", arguments->from, "File of weights to go on from")
       ->check(CLI::ExistingFile);
   command->add_option("--instances", training.instances, "Random instances, all rounds together")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
+      ->check(CLI::Range(1, 1000000));
   command->add_option("--rounds", training.rounds, "Rounds of searching, then learning")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+      ->check(CLI::Range(1, 1000));
   command->add_option("--epochs", training.epochs, "Passes over all decisions so far, per round")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
+      ->check(CLI::Range(1, 10000));
   command
       ->add_option("--evaluations", training.evaluations, "Simulated epochs per searched decision")
-      ->check(CLI::Range(2, 1000000))
-      ->capture_default_str();
+      ->check(CLI::Range(2, 1000000));
   command->add_option("--lr", training.learning_rate, "Learning rate of Adam")
-      ->check(positive_number())
-      ->capture_default_str();
+      ->check(positive_number());
   command->add_option("--hidden", arguments->hidden, "Columns of the network; without --from")
-      ->check(CLI::Range(PolicyNetwork::kHeads, std::int64_t{256}))
-      ->capture_default_str();
+      ->check(CLI::Range(PolicyNetwork::kHeads, std::int64_t{256}));
   command
       ->add_option(
           "--budget", training.seconds,

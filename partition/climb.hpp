@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/mixed_bits.hpp"
 #include "partition/descent.hpp"
 #include "partition/graph_level.hpp"
 

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/mixed_bits.hpp"
 #include "base/parallel.hpp"
 #include "partition/graph_level.hpp"
 #include "partition/tally.hpp"

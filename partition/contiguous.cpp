@@ -1,10 +1,10 @@
 // Partitioners that ignore the edges: ranges of ids, and ranges of a random permutation.
-#include <algorithm>
 #include <numeric>
 
 #include "base/error.hpp"
 #include "base/philox.hpp"
 #include "partition/partitioner.hpp"
+#include "partition/random_permutation.hpp"
 
 namespace atl {
 
@@ -42,37 +42,17 @@ std::vector<std::int32_t> cut_order(const PartitionProblem& problem,
   return part_of;
 }
 
-class ContiguousPartitioner : public Partitioner {
- public:
-  std::vector<std::int32_t> partition(const PartitionProblem& problem) const override {
-    std::vector<std::int32_t> order(problem.graph.nodes());
-    std::iota(order.begin(), order.end(), 0);
-    return cut_order(problem, order, "contiguous");
-  }
-};
-
-class RandomPartitioner : public Partitioner {
- public:
-  std::vector<std::int32_t> partition(const PartitionProblem& problem) const override {
-    std::vector<std::int32_t> order(problem.graph.nodes());
-    std::iota(order.begin(), order.end(), 0);
-    // Fisher and Yates, each draw a pure function of seed and position.
-    const RandomKey key{problem.seed, RandomStream::kPartition, 0, 0};
-    for (std::size_t i = order.size(); i > 1; --i) {
-      const std::uint64_t bits = random_bits(key, i, 0);
-      std::swap(order[i - 1], order[(bits * i) >> 32U]);
-    }
-    return cut_order(problem, order, "random");
-  }
-};
-
 }  // namespace
 
-std::unique_ptr<Partitioner> make_contiguous_partitioner() {
-  return std::make_unique<ContiguousPartitioner>();
+std::vector<std::int32_t> cut_contiguous(const PartitionProblem& problem) {
+  std::vector<std::int32_t> order(problem.graph.nodes());
+  std::iota(order.begin(), order.end(), 0);
+  return cut_order(problem, order, "contiguous");
 }
-std::unique_ptr<Partitioner> make_random_partitioner() {
-  return std::make_unique<RandomPartitioner>();
+
+std::vector<std::int32_t> cut_random(const PartitionProblem& problem) {
+  const RandomKey key{problem.seed, RandomStream::kPartition, 0, 0};
+  return cut_order(problem, random_permutation(problem.graph.nodes(), key), "random");
 }
 
 }  // namespace atl

@@ -1,9 +1,10 @@
 // The graph of communities, and the nets whose pins they are.
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <utility>
 
+#include "base/buckets.hpp"
+#include "base/mixed_bits.hpp"
 #include "base/parallel.hpp"
 #include "partition/graph_level.hpp"
 #include "partition/tally.hpp"
@@ -69,16 +70,8 @@ ContractedGraph contract(const GraphLevel& graph, const Communities& found) {
   const std::int64_t nodes = graph.nodes();
   const std::int64_t communities = found.count;
   const std::span<const std::int32_t> community_of = found.of;
-  std::vector<std::int64_t> first(static_cast<std::size_t>(communities) + 1, 0);
-  for (const std::int32_t c : community_of) ++first[c + 1];
-  std::partial_sum(first.begin(), first.end(), first.begin());
-  std::vector<std::int32_t> members(static_cast<std::size_t>(nodes));
-  {
-    std::vector<std::int64_t> next(first.begin(), first.end() - 1);
-    for (std::int64_t v = 0; v < nodes; ++v) {
-      members[next[community_of[v]]++] = static_cast<std::int32_t>(v);
-    }
-  }
+  Buckets members;
+  members.fill(communities, community_of);
   ContractedGraph result;
   result.constraints = graph.constraints;
   result.node_weights.assign(communities * graph.constraints, 0);
@@ -99,10 +92,10 @@ ContractedGraph contract(const GraphLevel& graph, const Communities& found) {
       Tally& tally = tallies[static_cast<std::size_t>(slot)];
       for (std::int64_t c = begin + from; c < begin + to; ++c) {
         std::int64_t edges = 0;
-        for (std::int64_t i = first[c]; i < first[c + 1]; ++i) edges += graph.degree(members[i]);
+        for (const std::int32_t v : members.of(c)) edges += graph.degree(v);
         tally.start(std::min(edges, communities));
-        for (std::int64_t i = first[c]; i < first[c + 1]; ++i) {
-          graph.for_each_neighbour(members[i], [&](std::int32_t u, std::int64_t weight) {
+        for (const std::int32_t v : members.of(c)) {
+          graph.for_each_neighbour(v, [&](std::int32_t u, std::int64_t weight) {
             if (community_of[u] != c) tally.add(community_of[u], weight);
           });
         }

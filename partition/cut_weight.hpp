@@ -32,13 +32,7 @@ class CutWeight {
     best.node = node;
     for (int part = 0; part < parts_; ++part) {
       if (part == own || (weight_to[part] == 0 && !any) || !loads.fits(node, part)) continue;
-      const std::int64_t gain = weight_to[part] - weight_to[own];
-      if (best.to >= 0 && (gain < best.gain || (gain == best.gain &&
-                                                loads.fullness(part) >= loads.fullness(best.to)))) {
-        continue;
-      }
-      best.gain = gain;
-      best.to = part;
+      best.offer(part, weight_to[part] - weight_to[own], loads);
     }
     return best;
   }

@@ -1,11 +1,11 @@
 #include "partition/dealing.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
 #include "base/philox.hpp"
+#include "partition/random_permutation.hpp"
 
 namespace atl {
 
@@ -60,16 +60,9 @@ Clusters make_clusters(const GraphView& graph, int parts, const PartitionOptions
 
 std::vector<std::int32_t> deal_clusters(int parts, int per_part, std::uint64_t seed, DealtTo to,
                                         int number) {
-  std::vector<std::int32_t> order(static_cast<std::size_t>(parts) *
-                                  static_cast<std::size_t>(per_part));
-  std::iota(order.begin(), order.end(), 0);
-  // Fisher and Yates, each draw a pure function of seed, number and position.
   const RandomKey key{seed, RandomStream::kPartition, static_cast<std::uint8_t>(to),
                       static_cast<std::uint32_t>(number)};
-  for (std::size_t i = order.size(); i > 1; --i) {
-    const std::uint64_t bits = random_bits(key, i, 0);
-    std::swap(order[i - 1], order[(bits * i) >> 32U]);
-  }
+  const std::vector<std::int32_t> order = random_permutation(std::int64_t{parts} * per_part, key);
   std::vector<std::int32_t> part_of_cluster(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
     part_of_cluster[order[i]] = static_cast<std::int32_t>(i) / per_part;

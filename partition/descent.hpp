@@ -20,6 +20,14 @@ struct Proposal {
   std::int64_t gain = 0;
   std::int32_t node = -1;
   std::int32_t to = -1;  // -1: no other part has room
+
+  // Becomes the move to `part` if that gains more, or as much and the part is emptier.
+  void offer(int part, std::int64_t its_gain, const PartLoads& loads) {
+    if (to >= 0 && its_gain < gain) return;
+    if (to >= 0 && its_gain == gain && loads.fullness(part) >= loads.fullness(to)) return;
+    gain = its_gain;
+    to = part;
+  }
 };
 
 // Objective: HaloRows or CutWeight.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/csr.hpp"
+#include "base/mixed_bits.hpp"
 
 namespace atl {
 
@@ -78,13 +79,5 @@ struct ContractedNets {
 ContractedNets contract_nets(const CsrView& pins, bool with_itself,
                              std::span<const std::int32_t> weights,
                              std::span<const std::int32_t> community_of);
-
-// 64 bits that look random (splitmix64; Steele, Lea and Flood 2014).
-inline std::uint64_t mixed_bits(std::uint64_t seed, std::uint64_t x) {
-  x = (seed + 1) * 0x9E3779B97F4A7C15U + x;
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9U;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBU;
-  return x ^ (x >> 31U);
-}
 
 }  // namespace atl

@@ -136,19 +136,11 @@ bool has_quick_cut(const PartitionProblem& problem, const Multilevel& multilevel
 void CycleCount::add(std::int32_t one, std::int32_t other) {
   if (one == other) return;
   ++edges_;
-  const std::int32_t a = root(one);
-  const std::int32_t b = root(other);
+  const std::int32_t a = connected_.root(one);
+  const std::int32_t b = connected_.root(other);
   if (a == b) return;
   ++joined_;
-  above_[std::max(a, b)] = std::min(a, b);
-}
-
-std::int32_t CycleCount::root(std::int32_t node) {
-  while (above_[node] != node) {
-    above_[node] = above_[above_[node]];
-    node = above_[node];
-  }
-  return node;
+  connected_.join(std::max(a, b), std::min(a, b));
 }
 
 std::int64_t independent_cycles(const GraphView& graph) {
@@ -228,8 +220,7 @@ std::vector<std::int32_t> extend_cut(const PartitionProblem& problem, const CutB
   if (refines && !problem.islands.empty()) {
     IslandPrices prices(problem.islands);
     PricedRows rows(directions, part_of, problem.parts, prices);
-    PartLoads loads(problem.constraints, problem.node_weights,
-                    load_limits(problem, problem.imbalance), part_of);
+    PartLoads loads = limited_loads(problem, part_of);
     improve_near(problem, rows, loads, looks, least_of(rows.cost()), /*climbs=*/false, part_of);
   }
   repair_empty_parts(problem, part_of);
@@ -269,11 +260,10 @@ std::vector<std::int32_t> quick_cut(const PartitionProblem& problem) {
   std::int64_t least = 0;
   for (std::uint64_t i = 0; i < (few ? 4 : 2); ++i) {
     quick.seed = problem.seed + i;
-    std::vector<std::int32_t> part_of = make_metis_partitioner()->partition(quick);
+    std::vector<std::int32_t> part_of = cut_metis(quick);
     repair_empty_parts(problem, part_of);
     HaloRows rows(directions, part_of, problem.parts);
-    PartLoads loads(problem.constraints, problem.node_weights,
-                    load_limits(problem, problem.imbalance), part_of);
+    PartLoads loads = limited_loads(problem, part_of);
     Descent(rows, loads, std::span(part_of)).run(0);
     const std::int64_t count = rows.rows();
     if (!best.empty() && count >= least) continue;

@@ -4,13 +4,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "partition/halo_rows.hpp"
 #include "partition/partitioner.hpp"
+#include "partition/union_find.hpp"
 
 namespace atl {
 
@@ -19,18 +19,14 @@ namespace atl {
 // cycle that a cut may have to open. Loops are none, and duplicates count.
 class CycleCount {
  public:
-  explicit CycleCount(std::int64_t nodes) : above_(static_cast<std::size_t>(nodes)) {
-    std::iota(above_.begin(), above_.end(), 0);
-  }
+  explicit CycleCount(std::int64_t nodes) : connected_(nodes) {}
   void add(std::int32_t one, std::int32_t other);
   std::int64_t count() const { return edges_ - joined_; }
 
  private:
-  std::int32_t root(std::int32_t node);
-
-  std::vector<std::int32_t> above_;  // a forest of what is connected
+  UnionFind connected_;
   std::int64_t edges_ = 0;
-  std::int64_t joined_ = 0;  // edges that connected two trees
+  std::int64_t joined_ = 0;  // edges that connected two sets
 };
 std::int64_t independent_cycles(const GraphView& graph);
 

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
+#include "partition/transpose.hpp"
 #include "partition/vertex_cover.hpp"
 
 namespace atl {
@@ -39,22 +40,6 @@ Stretch entries_in(const CsrView& csr, std::int64_t row, std::int64_t split, Str
   const auto last = csr.col_idx.begin() + csr.row_ptr[row + 1];
   return {std::lower_bound(first, last, range.begin) - csr.col_idx.begin(),
           std::lower_bound(first, last, range.end) - csr.col_idx.begin()};
-}
-
-// Edges by the column of their entries instead.
-Csr by_column(const Csr& edges, std::int64_t columns) {
-  Csr result;
-  result.row_ptr.assign(static_cast<std::size_t>(columns) + 1, 0);
-  for (const std::int32_t column : edges.col_idx) ++result.row_ptr[column + 1];
-  std::partial_sum(result.row_ptr.begin(), result.row_ptr.end(), result.row_ptr.begin());
-  result.col_idx.resize(edges.col_idx.size());
-  std::vector<std::int64_t> next(result.row_ptr.begin(), result.row_ptr.end() - 1);
-  for (std::int32_t row = 0; row < edges.view().rows(); ++row) {
-    for (const std::int32_t column : edges.view().row(row)) {
-      result.col_idx[next[column]++] = row;
-    }
-  }
-  return result;
 }
 
 VertexCover all_sources(std::int64_t sources) {
@@ -163,7 +148,8 @@ class DirectionCover {
   Csr sent_edges(std::size_t peer) const { return edges(out_, sent_to(in_, peer), peer); }
   // The same of the edges that come from a part, which this part has by their targets.
   Csr received_edges(std::size_t peer) const {
-    return by_column(edges(in_, sent_to(out_, peer), peer), in_.halo.received_from(peer));
+    const Csr by_target = edges(in_, sent_to(out_, peer), peer);
+    return transpose(by_target.view(), in_.halo.received_from(peer));
   }
   Csr edges(const LocalMatrixView& matrix, std::span<const LocalId> rows, std::size_t peer) const {
     const Stretch range = columns_from(matrix, inner_, peer);
@@ -387,13 +373,10 @@ std::int64_t CoveredGraph::bytes() const {
   const auto of = [](const auto& values) {
     return std::ssize(values) * static_cast<std::int64_t>(sizeof(values[0]));
   };
-  const auto of_csr = [&](const Csr& csr) {
-    return of(csr.row_ptr) + of(csr.col_idx) + of(csr.values);
-  };
   std::int64_t total = 0;
   for (const LocalMatrix* matrix : {&forward_, &backward_}) {
-    total += of_csr(matrix->csr) + of_csr(matrix->sums) + of(matrix->split) + of(matrix->halo_ids) +
-             of(matrix->sum_ids) + of(matrix->halo.send_rows);
+    total += matrix->csr.view().bytes() + matrix->sums.view().bytes() + of(matrix->split) +
+             of(matrix->halo_ids) + of(matrix->sum_ids) + of(matrix->halo.send_rows);
   }
   return total;
 }

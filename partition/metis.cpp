@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "partition/metis_call.hpp"
 #include "partition/partitioner.hpp"
+#include "partition/scaled_weights.hpp"
 #include "partition/transpose.hpp"
 
 namespace atl {
@@ -15,11 +16,6 @@ namespace {
 
 static_assert(sizeof(idx_t) == sizeof(std::int32_t) && sizeof(real_t) == sizeof(float),
               "this file expects METIS with 32-bit indices and reals");
-
-class MetisPartitioner : public Partitioner {
- public:
-  std::vector<std::int32_t> partition(const PartitionProblem& problem) const override;
-};
 
 // Those that ask METIS for less than `method` does, or for nothing.
 const char* lighter_methods(const std::string& method) {
@@ -34,34 +30,22 @@ void check_status(int status, const std::string& method) {
   fail_option("METIS failed with status {}; use --method {}", status, lighter_methods(method));
 }
 
-std::vector<std::int32_t> MetisPartitioner::partition(const PartitionProblem& problem) const {
-  const Csr structure = undirected_structure(problem.graph.in_edges, out_edges(problem));
-  return cut_by_metis({structure.view(), {}, {}, problem.node_weights, problem.constraints},
-                      problem);
-}
-
-// METIS adds edge weights up in 32 bits.
-std::vector<idx_t> scaled_to_int32(std::span<const std::int32_t> weights) {
-  std::int64_t sum = 0;
-  for (const std::int32_t weight : weights) sum += weight;
-  const std::int64_t room =
-      std::max<std::int64_t>(1, kMostWeight - static_cast<std::int64_t>(weights.size()));
-  const std::int64_t divisor = sum <= kMostWeight ? 1 : sum / room + 1;
-  std::vector<idx_t> scaled;
-  scaled.reserve(weights.size());
-  for (const std::int32_t weight : weights) {
-    scaled.push_back(static_cast<idx_t>((weight + divisor - 1) / divisor));
-  }
-  return scaled;
-}
-
 }  // namespace
 
-std::vector<std::int32_t> cut_by_metis(const GraphLevel& graph, const PartitionProblem& problem) {
+std::vector<std::int32_t> cut_metis(const PartitionProblem& problem) {
+  const Csr structure = undirected_structure(problem.graph.in_edges, out_edges(problem));
+  return cut_level_by_metis({structure.view(), {}, {}, problem.node_weights, problem.constraints},
+                            problem);
+}
+
+std::vector<std::int32_t> cut_level_by_metis(const GraphLevel& graph,
+                                             const PartitionProblem& problem) {
   auto nodes = static_cast<idx_t>(graph.nodes());
   check_metis_limits(graph.nodes(), graph.edges.nnz(), problem.method);
   std::vector<idx_t> row_ptr(graph.edges.row_ptr.begin(), graph.edges.row_ptr.end());
-  std::vector<idx_t> edge_weights = scaled_to_int32(graph.edge_weights);
+  // METIS adds edge weights up in 32 bits.
+  std::vector<idx_t> edge_weights(graph.edge_weights.begin(), graph.edge_weights.end());
+  scale_to_int32(edge_weights);
 
   idx_t options[METIS_NOPTIONS];
   METIS_SetDefaultOptions(options);
@@ -102,10 +86,6 @@ void check_metis_limits(std::int64_t nodes, std::int64_t entries, const std::str
       "a graph of {} nodes and {} adjacency entries is left to METIS, which here counts in 32 bits "
       "(at most {}); use --method {}",
       nodes, entries, kLimit, lighter_methods(method));
-}
-
-std::unique_ptr<Partitioner> make_metis_partitioner() {
-  return std::make_unique<MetisPartitioner>();
 }
 
 }  // namespace atl

@@ -37,13 +37,6 @@ std::vector<std::int32_t> gathered(const Communities& communities,
   return above;
 }
 
-class CommunityPartitioner : public Partitioner {
- public:
-  std::vector<std::int32_t> partition(const PartitionProblem& problem) const override {
-    return Multilevel(problem).cut();
-  }
-};
-
 }  // namespace
 
 GraphLevel finest_level(const PartitionProblem& problem) {
@@ -64,6 +57,11 @@ std::vector<double> load_limits(const PartitionProblem& problem, double imbalanc
   return limits;
 }
 
+PartLoads limited_loads(const PartitionProblem& problem, std::span<const std::int32_t> part_of) {
+  return {problem.constraints, problem.node_weights, load_limits(problem, problem.imbalance),
+          part_of};
+}
+
 std::int64_t Multilevel::nodes_of_last_level(int parts) {
   constexpr std::int64_t kNodes = 5000;
   constexpr std::int64_t kNodesPerPart = 64;
@@ -80,7 +78,7 @@ Multilevel::Multilevel(const PartitionProblem& problem, Effort effort)
 std::vector<std::int32_t> Multilevel::cut(bool climb) const {
   std::vector<Level> levels = coarsen({}, problem_.seed);
   // The graph itself may have loops, duplicates and edges in one direction only.
-  if (levels.empty()) return make_metis_partitioner()->partition(problem_);
+  if (levels.empty()) return cut_metis(problem_);
   std::vector<std::int32_t> part_of = cut_last(levels.back());
   return uncoarsen(std::move(levels), std::move(part_of),
                    climb ? Search::kClimb : Search::kDescent);
@@ -174,7 +172,8 @@ std::vector<std::int32_t> Multilevel::cut_last(const Level& level) const {
   const Activity activity("cutting communities by METIS");
   const GraphLevel graph = level.graph.level();
   // METIS takes long for a graph that did not shrink.
-  if (level.rows.empty() || graph.nodes() > 2 * last_level_) return cut_by_metis(graph, problem_);
+  if (level.rows.empty() || graph.nodes() > 2 * last_level_)
+    return cut_level_by_metis(graph, problem_);
   const LevelNets nets(level);
   PartitionProblem problem = problem_;
   problem.cuts = 1;
@@ -182,7 +181,7 @@ std::vector<std::int32_t> Multilevel::cut_last(const Level& level) const {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (int i = 0; i < std::max(kCuts, problem_.cuts); ++i) {
     problem.seed = problem_.seed + kSeedStep * static_cast<std::uint64_t>(i);
-    std::vector<std::int32_t> part_of = cut_by_metis(graph, problem);
+    std::vector<std::int32_t> part_of = cut_level_by_metis(graph, problem);
     HaloRows rows(nets.directions(), part_of, problem_.parts);
     PartLoads loads(problem_.constraints, graph.node_weights, limits(), part_of);
     Descent(rows, loads, std::span(part_of)).run(0);
@@ -216,14 +215,6 @@ void Multilevel::descend_cut(const GraphLevel& graph, std::span<std::int32_t> pa
   Descent(weight, loads, part_of).run(0);
 }
 
-template <typename Use>
-auto Multilevel::with_rows(std::span<std::int32_t> part_of, const Use& use) const {
-  const std::vector<Nets> directions = nets_of(problem_);
-  HaloRows rows(directions, part_of, problem_.parts);
-  PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);
-  return use(rows, loads);
-}
-
 std::int64_t Multilevel::rows(std::span<const std::int32_t> part_of) const {
   std::int64_t sum = 0;
   for (const Nets& of : nets_of(problem_)) {
@@ -241,12 +232,12 @@ std::int64_t Multilevel::rows(std::span<const std::int32_t> part_of) const {
 }
 
 void Multilevel::search(std::span<std::int32_t> part_of) const {
-  with_rows(part_of, [&](HaloRows& rows, PartLoads& loads) {
-    const double least = effort_.least_gain * static_cast<double>(rows.rows());
-    Descent(rows, loads, part_of).run(least);
-    if (detailed_) Climb(rows, loads, finest_, part_of).run(effort_.rounds, least, problem_.seed);
-    return 0;
-  });
+  const std::vector<Nets> directions = nets_of(problem_);
+  HaloRows rows(directions, part_of, problem_.parts);
+  PartLoads loads = limited_loads(problem_, part_of);
+  const double least = effort_.least_gain * static_cast<double>(rows.rows());
+  Descent(rows, loads, part_of).run(least);
+  if (detailed_) Climb(rows, loads, finest_, part_of).run(effort_.rounds, least, problem_.seed);
 }
 
 void Multilevel::cycle(std::span<std::int32_t> part_of, std::vector<std::int32_t> cells, Search how,
@@ -286,7 +277,7 @@ void Multilevel::refine_islands(std::span<std::int32_t> part_of) const {
   const std::vector<Nets> directions = nets_of(problem_);
   IslandPrices prices(problem_.islands);
   PricedRows rows(directions, part_of, problem_.parts, prices);
-  PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);
+  PartLoads loads = limited_loads(problem_, part_of);
   Descent(rows, loads, part_of).run(effort_.least_gain * static_cast<double>(rows.cost()));
 }
 
@@ -299,7 +290,7 @@ void Multilevel::even_out(std::span<std::int32_t> part_of) const {
   const std::vector<Nets> directions = nets_of(problem_);
   PeakPrices prices(directions.size(), problem_.parts);
   PricedRows rows(directions, part_of, problem_.parts, prices);
-  PartLoads loads(problem_.constraints, problem_.node_weights, limits(), part_of);
+  PartLoads loads = limited_loads(problem_, part_of);
   const auto total = static_cast<double>(prices.total());
   const auto peak = static_cast<double>(prices.peak());
   if (total == 0) return;
@@ -317,8 +308,8 @@ void Multilevel::even_out(std::span<std::int32_t> part_of) const {
   std::ranges::copy(best, part_of.begin());
 }
 
-std::unique_ptr<Partitioner> make_community_partitioner() {
-  return std::make_unique<CommunityPartitioner>();
+std::vector<std::int32_t> cut_communities(const PartitionProblem& problem) {
+  return Multilevel(problem).cut();
 }
 
 }  // namespace atl

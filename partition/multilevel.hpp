@@ -8,6 +8,7 @@
 
 #include "partition/graph_level.hpp"
 #include "partition/halo_rows.hpp"
+#include "partition/part_loads.hpp"
 #include "partition/partitioner.hpp"
 
 namespace atl {
@@ -18,6 +19,8 @@ GraphLevel finest_level(const PartitionProblem& problem);
 std::vector<Nets> nets_of(const PartitionProblem& problem);
 // (1 + imbalance) * share of every quantity, [parts, constraints].
 std::vector<double> load_limits(const PartitionProblem& problem, double imbalance);
+// Loads of the parts of a cut of the whole graph, within the problem's imbalance.
+PartLoads limited_loads(const PartitionProblem& problem, std::span<const std::int32_t> part_of);
 
 class Multilevel {
  public:
@@ -100,9 +103,6 @@ class Multilevel {
                                       Search search) const;
   void improve(const Level& level, std::span<std::int32_t> part_of, Search search) const;
   void descend_cut(const GraphLevel& graph, std::span<std::int32_t> part_of) const;
-  // use(HaloRows&, PartLoads&) of the graph's own nodes.
-  template <typename Use>
-  auto with_rows(std::span<std::int32_t> part_of, const Use& use) const;
   // Coarsens inside the cells, each of which lies in one part, and improves on the way back.
   void cycle(std::span<std::int32_t> part_of, std::vector<std::int32_t> cells, Search search,
              std::uint64_t seed) const;

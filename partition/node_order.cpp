@@ -3,12 +3,13 @@
 #include <metis.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/names.hpp"
 #include "partition/metis_call.hpp"
+#include "partition/union_find.hpp"
 
 namespace atl {
 
@@ -16,16 +17,12 @@ namespace {
 
 using Nodes = std::vector<std::int32_t>;
 
-struct NamedOrder {
-  NodeOrder order;
-  const char* name;
-};
-constexpr std::array<NamedOrder, 6> kNames = {{{NodeOrder::kNatural, "natural"},
-                                               {NodeOrder::kDegree, "degree"},
-                                               {NodeOrder::kBreadthFirst, "breadth-first"},
-                                               {NodeOrder::kRcm, "rcm"},
-                                               {NodeOrder::kMetis, "metis"},
-                                               {NodeOrder::kCommunities, "communities"}}};
+constexpr NameTable<NodeOrder, 6> kNodeOrders = {{{"natural", NodeOrder::kNatural},
+                                                  {"degree", NodeOrder::kDegree},
+                                                  {"breadth-first", NodeOrder::kBreadthFirst},
+                                                  {"rcm", NodeOrder::kRcm},
+                                                  {"metis", NodeOrder::kMetis},
+                                                  {"communities", NodeOrder::kCommunities}}};
 
 std::int64_t degree(const CsrView& graph, std::int32_t v) {
   return graph.row_ptr[v + 1] - graph.row_ptr[v];
@@ -127,7 +124,7 @@ class CommunityMerger {
   explicit CommunityMerger(const CsrView& graph)
       : graph_(graph),
         nodes_(static_cast<std::size_t>(graph.rows())),
-        root_of_(natural(graph)),
+        communities_(graph.rows()),
         first_child_(nodes_, kNone),
         next_sibling_(nodes_, kNone),
         merged_edges_(nodes_),
@@ -168,20 +165,11 @@ class CommunityMerger {
   static constexpr std::int32_t kNone = -1;
   static std::size_t index(std::int32_t v) { return static_cast<std::size_t>(v); }
 
-  // The community of v, with its path halved.
-  std::int32_t root(std::int32_t v) {
-    while (root_of_[index(v)] != v) {
-      root_of_[index(v)] = root_of_[index(root_of_[index(v)])];
-      v = root_of_[index(v)];
-    }
-    return v;
-  }
-
   // Edges of the community of v to others, added up.
   std::vector<Edge> outer_edges(std::int32_t v) {
     std::vector<Edge> edges;
     const auto add = [&](std::int32_t to, double weight) {
-      const std::int32_t community = root(to);
+      const std::int32_t community = communities_.root(to);
       if (community == v) return;
       double& sum = weight_to_[index(community)];
       if (sum == 0) edges.push_back({community, 0});
@@ -214,7 +202,7 @@ class CommunityMerger {
       }
     }
     if (into == kNone) return false;
-    root_of_[index(v)] = into;
+    communities_.join(v, into);
     total_[index(into)] += total_[index(v)];
     next_sibling_[index(v)] = first_child_[index(into)];
     first_child_[index(into)] = v;
@@ -224,7 +212,7 @@ class CommunityMerger {
 
   const CsrView& graph_;
   std::size_t nodes_;
-  Nodes root_of_;      // union-find
+  UnionFind communities_;
   Nodes first_child_;  // trees of merged nodes
   Nodes next_sibling_;
   std::vector<std::vector<Edge>>
@@ -235,25 +223,10 @@ class CommunityMerger {
 
 }  // namespace
 
-const char* to_string(NodeOrder order) {
-  for (const NamedOrder& named : kNames) {
-    if (named.order == order) return named.name;
-  }
-  return "";
-}
-
-std::vector<std::string> node_order_names() {
-  std::vector<std::string> names;
-  for (const NamedOrder& named : kNames) names.emplace_back(named.name);
-  return names;
-}
-
+std::vector<std::string> node_order_names() { return names_of(kNodeOrders); }
+const char* to_string(NodeOrder order) { return name_of(kNodeOrders, order); }
 NodeOrder parse_node_order(const std::string& name) {
-  for (const NamedOrder& named : kNames) {
-    if (named.name == name) return named.order;
-  }
-  fail_option("--node-order: '{}' is unknown; allowed are {}", name,
-              fmt::join(node_order_names(), ", "));
+  return parse_name(kNodeOrders, name, "--node-order");
 }
 
 std::vector<std::int32_t> node_order(NodeOrder order, const CsrView& graph) {

@@ -40,20 +40,6 @@ void sum_rows(const CsrView& csr, std::vector<float>& sums) {
 
 }  // namespace
 
-void PartBlocks::Buckets::fill(int blocks, std::span<const std::int32_t> block_of) {
-  begins.assign(static_cast<std::size_t>(blocks) + 1, 0);
-  for (const std::int32_t block : block_of) {
-    ATOLL_ASSERT(block >= 0 && block < blocks, "block {} of {}", block, blocks);
-    ++begins[block + 1];
-  }
-  std::partial_sum(begins.begin(), begins.end(), begins.begin());
-  members.resize(block_of.size());
-  std::vector<std::int64_t> next(begins.begin(), begins.end() - 1);
-  for (std::size_t i = 0; i < block_of.size(); ++i) {
-    members[next[block_of[i]]++] = static_cast<std::int32_t>(i);
-  }
-}
-
 PartBlocks::PartBlocks(const LocalGraphView& part)
     : part_(part),
       new_row_(static_cast<std::size_t>(part.inner())),

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/buckets.hpp"
 #include "base/parallel.hpp"
 #include "partition/local_graph.hpp"
 
@@ -54,18 +55,6 @@ class PartBlocks {
   void extract(int block, PartBlock& result);
 
  private:
-  // Members of blocks, block by block.
-  struct Buckets {
-    std::vector<std::int32_t> members;
-    std::vector<std::int64_t> begins{0};
-
-    void fill(int blocks, std::span<const std::int32_t> block_of);
-    std::span<const std::int32_t> of(int block) const {
-      return std::span(members).subspan(
-          static_cast<std::size_t>(begins[block]),
-          static_cast<std::size_t>(begins[block + 1] - begins[block]));
-    }
-  };
   // Edges of a row that stay in its block.
   struct Kept {
     std::int32_t local = 0;
@@ -76,7 +65,7 @@ class PartBlocks {
     LocalMatrixView matrix;
     std::vector<std::int32_t> owner;  // of each halo row
     std::vector<std::int32_t> block_of_halo;
-    Buckets halo;
+    Buckets halo;  // halo rows by block
     // Scratch of one block.
     std::vector<Kept> kept;             // by member
     std::vector<std::uint8_t> is_read;  // by halo row: by a member
@@ -93,7 +82,7 @@ class PartBlocks {
 
   LocalGraphView part_;
   std::vector<std::int32_t> block_of_row_;
-  Buckets inner_;
+  Buckets inner_;            // inner nodes by block
   std::vector<Side> sides_;  // forward, and backward of a graph that isn't symmetric
   // Scratch of one block.
   std::vector<std::int32_t> order_;         // by inner node: its place among the members

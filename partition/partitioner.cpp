@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <utility>
 
 #include "base/error.hpp"
 #include "base/own_names.hpp"
@@ -17,23 +16,22 @@ namespace {
 // One way to cut.
 struct Method {
   std::string name;
-  std::function<std::unique_ptr<Partitioner>(const PartitionOptions&)> make;
+  std::function<Partitioner(const PartitionOptions&)> make;
   bool refines = false;  // unless options say otherwise
 };
 
-Method without_options(const char* name, std::unique_ptr<Partitioner> (*make)(), bool refines) {
-  return {name, [make](const PartitionOptions&) { return make(); }, refines};
+Method without_options(const std::string& name, const Partitioner& cut, bool refines) {
+  return {name, [cut](const PartitionOptions&) { return cut; }, refines};
 }
 
 // In the order of help texts; those that a program has added come last.
 std::vector<Method>& all_methods() {
-  static std::vector<Method> methods{
-      without_options("auto", make_auto_partitioner, true),
-      without_options("metis", make_metis_partitioner, true),
-      without_options("communities", make_community_partitioner, true),
-      without_options("random", make_random_partitioner, false),
-      without_options("contiguous", make_contiguous_partitioner, false),
-      {"file", make_file_partitioner, false}};
+  static std::vector<Method> methods{without_options("auto", cut_auto, true),
+                                     without_options("metis", cut_metis, true),
+                                     without_options("communities", cut_communities, true),
+                                     without_options("random", cut_random, false),
+                                     without_options("contiguous", cut_contiguous, false),
+                                     {"file", cut_file, false}};
   return methods;
 }
 
@@ -41,18 +39,6 @@ const Method* find_method(const std::string& name) {
   const auto found = std::ranges::find(all_methods(), name, &Method::name);
   return found == all_methods().end() ? nullptr : &*found;
 }
-
-class OwnPartitioner : public Partitioner {
- public:
-  explicit OwnPartitioner(PartitionMethod method) : method_(std::move(method)) {}
-
-  std::vector<std::int32_t> partition(const PartitionProblem& problem) const override {
-    return method_.cut(problem);
-  }
-
- private:
-  PartitionMethod method_;
-};
 
 }  // namespace
 
@@ -68,10 +54,7 @@ void add_partition_methods(const std::vector<PartitionMethod>& methods) {
     if (method.cut == nullptr) {
       fail_option("partitioner '{}' of this program has no function that cuts", method.name);
     }
-    all_methods().push_back({.name = method.name, .make = [method](const PartitionOptions&) {
-                               return std::unique_ptr<Partitioner>(
-                                   std::make_unique<OwnPartitioner>(method));
-                             }});
+    all_methods().push_back(without_options(method.name, method.cut, false));
   }
 }
 
@@ -91,7 +74,7 @@ void check_partition_method(const std::string& method) {
               fmt::join(partition_methods(), ", "));
 }
 
-std::unique_ptr<Partitioner> make_partitioner(const PartitionOptions& options) {
+Partitioner make_partitioner(const PartitionOptions& options) {
   check_partition_method(options.method);
   return find_method(options.method)->make(options);
 }
@@ -105,16 +88,16 @@ std::vector<std::int32_t> partition_graph(const GraphView& graph, int parts,
                                           const PartitionOptions& options,
                                           std::span<const std::uint8_t> split) {
   const ParallelThreads threads(cutting_threads(graph.nodes()));
-  const auto partitioner = make_partitioner(options);
+  const Partitioner partitioner = make_partitioner(options);
   PartitionProblem problem = make_partition_problem(graph, parts, options, split);
   if (parts == 1) return std::vector<std::int32_t>(graph.nodes(), 0);
   const std::vector<double> shares = problem.shares;
   for (std::size_t p = 0; p < options.part_order.size(); ++p) {
     problem.shares[options.part_order[p]] = shares[p];
   }
-  std::vector<std::int32_t> part_of = cut_graph(*partitioner, problem);
+  std::vector<std::int32_t> part_of = cut_graph(partitioner, problem);
   if (options.marginal_cost > 0) {
-    recut_with_marginal_cost(*partitioner, options.marginal_cost, problem, part_of);
+    recut_with_marginal_cost(partitioner, options.marginal_cost, problem, part_of);
   }
   problem.shares = shares;
   renumber_parts(options.part_order, part_of);
@@ -126,7 +109,7 @@ std::vector<std::int32_t> cut_graph(const Partitioner& partitioner,
                                     const PartitionProblem& problem) {
   if (problem.parts == 1) return std::vector<std::int32_t>(problem.graph.nodes(), 0);
   std::vector<std::int32_t> part_of =
-      problem.islands.empty() ? partitioner.partition(problem) : cut_islands(partitioner, problem);
+      problem.islands.empty() ? partitioner(problem) : cut_islands(partitioner, problem);
   validate_assignment(problem, part_of);
   repair_empty_parts(problem, part_of);
   // Islands were refined already: all rows alike would bring back rows between them.

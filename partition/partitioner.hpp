@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -120,13 +121,9 @@ PartitionProblem make_partition_problem(const GraphView& graph, int parts,
                                         const PartitionOptions& options,
                                         std::span<const std::uint8_t> split);
 
-class Partitioner {
- public:
-  virtual ~Partitioner() = default;
-  // One part per node; at least two parts, at least one node per part. Knows nothing of islands.
-  // May leave parts empty or too heavy: partition_graph repairs that.
-  virtual std::vector<std::int32_t> partition(const PartitionProblem& problem) const = 0;
-};
+// Returns one part per node; there are at least two parts, and at least one node per part. Knows
+// nothing of islands. May leave parts empty or too heavy: partition_graph repairs that.
+using Partitioner = std::function<std::vector<std::int32_t>(const PartitionProblem& problem)>;
 std::vector<std::string> partition_methods();
 // A partitioner of a program's own. `cut` gets the graph, the number of parts, the nodes' weights
 // and the shares of the parts, and returns one part per node, 0 to problem.parts - 1, always the
@@ -150,18 +147,21 @@ Refinement effective_refinement(const PartitionOptions& options);
 // Throws Error{kOption} listing the valid names.
 void check_partition_method(const std::string& method);
 // Throws as check_partition_method.
-std::unique_ptr<Partitioner> make_partitioner(const PartitionOptions& options);
+Partitioner make_partitioner(const PartitionOptions& options);
 // Checksum that names a file of parts. Throws Error{kInput} if it can't be read.
 std::string parts_file_checksum(const std::filesystem::path& file);
 
-std::unique_ptr<Partitioner> make_auto_partitioner();
-std::unique_ptr<Partitioner> make_metis_partitioner();
-std::unique_ptr<Partitioner> make_community_partitioner();
-// METIS on a graph with each edge in both directions and no loops.
-std::vector<std::int32_t> cut_by_metis(const GraphLevel& graph, const PartitionProblem& problem);
-std::unique_ptr<Partitioner> make_random_partitioner();
-std::unique_ptr<Partitioner> make_contiguous_partitioner();
-std::unique_ptr<Partitioner> make_file_partitioner(const PartitionOptions& options);
+// The partitioners, by the names of their methods.
+std::vector<std::int32_t> cut_auto(const PartitionProblem& problem);
+std::vector<std::int32_t> cut_metis(const PartitionProblem& problem);
+std::vector<std::int32_t> cut_communities(const PartitionProblem& problem);
+std::vector<std::int32_t> cut_random(const PartitionProblem& problem);
+std::vector<std::int32_t> cut_contiguous(const PartitionProblem& problem);
+Partitioner cut_file(const PartitionOptions& options);  // made for options.parts_file
+// METIS on a graph with each edge in both directions and no loops, the problem's own or a
+// contracted one.
+std::vector<std::int32_t> cut_level_by_metis(const GraphLevel& graph,
+                                             const PartitionProblem& problem);
 // Throws Error{kInput} if METIS, built with 32-bit indices, can't hold such a graph; `entries`
 // counts the undirected structure, each edge twice. `method`: the one that is in use.
 void check_metis_limits(std::int64_t nodes, std::int64_t entries, const std::string& method);

@@ -58,12 +58,7 @@ class PricedRows {
     best.node = node;
     for (int part = 0; part < parts_; ++part) {
       if (part == part_of_[node] || near[part] == 0 || !loads.fits(node, part)) continue;
-      const bool worse =
-          gains[part] < best.gain || (gains[part] == best.gain && best.to >= 0 &&
-                                      loads.fullness(part) >= loads.fullness(best.to));
-      if (best.to >= 0 && worse) continue;
-      best.gain = gains[part];
-      best.to = part;
+      best.offer(part, gains[part], loads);
     }
     return best;
   }

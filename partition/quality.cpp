@@ -17,15 +17,18 @@ namespace {
 struct Quantity {
   const char* name;
   std::int64_t PartQuality::*member;
+  // Whether reports tell its balance: where a partitioner can balance it, and for the halo, which
+  // decides how long the slowest rank waits.
+  bool has_balance = false;
 };
 constexpr std::array<Quantity, 8> kQuantities = {{
-    {"nodes", &PartQuality::nodes},
+    {"nodes", &PartQuality::nodes, true},
     {"central", &PartQuality::central},
-    {"edges", &PartQuality::edges},
+    {"edges", &PartQuality::edges, true},
     {"marginal_edges", &PartQuality::marginal_edges},
-    {"training_nodes", &PartQuality::training_nodes},
-    {"cost", &PartQuality::cost},
-    {"halo_forward", &PartQuality::halo_forward},
+    {"training_nodes", &PartQuality::training_nodes, true},
+    {"cost", &PartQuality::cost, true},
+    {"halo_forward", &PartQuality::halo_forward, true},
     {"halo_backward", &PartQuality::halo_backward},
 }};
 struct Cover {
@@ -36,15 +39,6 @@ struct Cover {
 constexpr std::array<Cover, 2> kCovers = {{
     {"forward_messages", "forward_sums", &PartitionQuality::forward_cover},
     {"backward_messages", "backward_sums", &PartitionQuality::backward_cover},
-}};
-// Those that a partitioner can balance, and the halo, which decides how long the slowest rank
-// waits.
-constexpr std::array<Quantity, 5> kBalanced = {{
-    {"nodes", &PartQuality::nodes},
-    {"edges", &PartQuality::edges},
-    {"training_nodes", &PartQuality::training_nodes},
-    {"cost", &PartQuality::cost},
-    {"halo_forward", &PartQuality::halo_forward},
 }};
 
 PartQuality measure_part(const LocalGraphBuilder& builder, int part,
@@ -163,7 +157,8 @@ Json to_json(const PartitionQuality& quality) {
   json["parts"] = quality.parts.size();
   json["cut_edges"] = quality.cut_edges;
   json["total"] = part_json(quality.total());
-  for (const Quantity& quantity : kBalanced) {
+  for (const Quantity& quantity : kQuantities) {
+    if (!quantity.has_balance) continue;
     json["balance"][quantity.name] = quality.balance(quantity.member);
   }
   json["shares"] = quality.shares;
@@ -225,7 +220,8 @@ std::string to_text(const PartitionQuality& quality) {
   text +=
       fmt::format("\ncut edges {} ({:.1f} %)\nlargest part against its share:", quality.cut_edges,
                   percent(quality.cut_edges, total.edges));
-  for (const Quantity& quantity : kBalanced) {
+  for (const Quantity& quantity : kQuantities) {
+    if (!quantity.has_balance) continue;
     text += fmt::format(" {} {:.3f}", quantity.name, quality.balance(quantity.member));
   }
   text += "\n";

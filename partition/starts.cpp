@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "base/mixed_bits.hpp"
 #include "base/parallel.hpp"
 #include "base/progress.hpp"
 #include "partition/multilevel.hpp"
@@ -19,11 +20,10 @@ void combine_with_other_starts(const PartitionProblem& problem,
   const Multilevel thorough(usual, Multilevel::kThorough);
   if (!thorough.detailed() || problem.objective != PartitionObjective::kVolume) return;
   const Activity activity("combining several cuts");
-  const auto partitioner = make_auto_partitioner();
   const auto start = [&](int number) {
     PartitionProblem seeded = usual;
     seeded.seed = mixed_bits(problem.seed, static_cast<std::uint64_t>(number));
-    return cut_graph(*partitioner, seeded);
+    return cut_graph(cut_auto, seeded);
   };
   std::array<std::vector<std::int32_t>, kPairs> cuts;
   do_both([&](int pair) {

@@ -2,27 +2,13 @@
 
 #include "base/error.hpp"
 #include "engine/comm/message_route.hpp"
+#include "engine/comm/rank_texts.hpp"
 
 namespace atl {
 
 namespace {
 
 constexpr OperationLabel kChoice{.operation = "choice of how messages travel"};
-
-// The bytes of rank 0, on every rank; the others need not know how many bytes that is.
-std::vector<std::byte> share(Transport& transport, std::vector<std::byte> bytes) {
-  std::int64_t length = std::ssize(bytes);
-  transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0, kChoice);
-  bytes.resize(static_cast<std::size_t>(length));
-  transport.broadcast(bytes, 0, kChoice);
-  return bytes;
-}
-
-std::string share(Transport& transport, const std::string& text) {
-  const auto own = std::as_bytes(std::span(text));
-  const auto bytes = share(transport, std::vector<std::byte>(own.begin(), own.end()));
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 struct Route {
   std::string obstacle;  // why not by NCCL; empty: by NCCL
@@ -32,9 +18,9 @@ struct Route {
 // Rank 0 decides for all from the facts of all.
 Route agree_on_route(const std::string& choice, Transport& transport, const Backend& backend) {
   std::vector<RankDevice> devices;
-  const auto own = to_bytes(rank_device(backend.name(), backend.device_id()));
-  for (const auto& bytes : transport.gather(own, 0, kChoice)) {
-    devices.push_back(rank_device_from_bytes(bytes));
+  const std::string own = to_text(rank_device(backend.name(), backend.device_id()));
+  for (const std::string& text : gather_texts(transport, own, kChoice)) {
+    devices.push_back(rank_device_from_text(text));
   }
   Route route;
   if (transport.rank() == 0) {
@@ -42,7 +28,9 @@ Route agree_on_route(const std::string& choice, Transport& transport, const Back
                                          : nccl_obstacle(devices);
     route.reason = describe_route(devices, route.obstacle, transport.name());
   }
-  return {share(transport, route.obstacle), share(transport, route.reason)};
+  share_text(transport, route.obstacle, kChoice);
+  share_text(transport, route.reason, kChoice);
+  return route;
 }
 
 }  // namespace
@@ -87,9 +75,13 @@ DeviceTransportChoice make_device_transport(const std::string& choice, Transport
   }
   DeviceTransportChoice result{nullptr, std::move(route.reason)};
   if (!route.obstacle.empty()) return result;
-  const auto id =
-      share(transport, transport.rank() == 0 ? nccl_unique_id() : std::vector<std::byte>{});
-  result.transport = make_nccl_transport(transport, backend, id);
+  std::string id;
+  if (transport.rank() == 0) {
+    const std::vector<std::byte> made = nccl_unique_id();
+    id.assign(reinterpret_cast<const char*>(made.data()), made.size());
+  }
+  share_text(transport, id, kChoice);
+  result.transport = make_nccl_transport(transport, backend, std::as_bytes(std::span(id)));
   return result;
 }
 

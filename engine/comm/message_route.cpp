@@ -76,19 +76,17 @@ RankDevice rank_device(const std::string& backend, const std::string& device_id)
   return device;
 }
 
-std::vector<std::byte> to_bytes(const RankDevice& device) {
+std::string to_text(const RankDevice& device) {
   // A host's name may hold any byte.
-  const std::string text = Json{device.backend,   device.host,         device.host_key,
-                                device.device_id, device.nccl_version, device.nccl_absence}
-                               .dump(-1, ' ', false, Json::error_handler_t::replace);
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
+  return Json{device.backend,   device.host,         device.host_key,
+              device.device_id, device.nccl_version, device.nccl_absence}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-RankDevice rank_device_from_bytes(std::span<const std::byte> bytes) {
+RankDevice rank_device_from_text(const std::string& text) {
   Json json;
   try {
-    json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "a rank");
+    json = parse_json(text, "a rank");
   } catch (const Error&) {  // said below
   }
   if (!json.is_array() || json.size() != 6 ||
@@ -96,7 +94,7 @@ RankDevice rank_device_from_bytes(std::span<const std::byte> bytes) {
     fail(ErrorKind::kCommunication,
          "a rank describes its device in {} bytes that are no description: do all ranks run the "
          "same program?",
-         bytes.size());
+         text.size());
   }
   return {json[0], json[1], json[2], json[3], json[4], json[5]};
 }

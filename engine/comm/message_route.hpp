@@ -1,7 +1,6 @@
 // Decides from facts about all ranks whether NCCL can carry messages between their devices.
 #pragma once
 
-#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,9 +18,9 @@ struct RankDevice {
 };
 // A rank of this host and program.
 RankDevice rank_device(const std::string& backend, const std::string& device_id);
-// For the wire; from_bytes throws Error{kCommunication} on anything but the result of to_bytes.
-std::vector<std::byte> to_bytes(const RankDevice& device);
-RankDevice rank_device_from_bytes(std::span<const std::byte> bytes);
+// For the wire; the second throws Error{kCommunication} on anything but a result of the first.
+std::string to_text(const RankDevice& device);
+RankDevice rank_device_from_text(const std::string& text);
 
 // Why NCCL can't serve these ranks (entry r is rank r), as a clause that names the ranks of the
 // first obstacle; empty if it can.

@@ -26,9 +26,7 @@ ComputedHalo::ComputedHalo(Backend& backend, Queue& queue, const LocalGraphView&
       ids.push_back(graph.forward.halo_ids[static_cast<std::size_t>(row - graph.inner())]);
     }
   }
-  std::vector<LocalId> counting(halo_rows_.size());
-  for (std::size_t k = 0; k < counting.size(); ++k) counting[k] = static_cast<LocalId>(k);
-  counting_ = {backend, queue, std::move(counting)};
+  counting_ = {backend, queue, first_numbers<LocalId>(rows())};
   device_rows_ = {backend, queue, std::span<const LocalId>(halo_rows_)};
   ids_ = {backend, queue, std::move(ids)};
   inputs_.matrix.cols = inputs_.matrix.rows + rows();

@@ -210,17 +210,11 @@ DistributedOperator GraphOperators::make(Backend& backend, Queue& queue,
                                          const LocalGraphView& graph, const LocalMatrixView& matrix,
                                          Direction direction, const MarginalGroups& groups,
                                          Structure& structure) {
-  structure.row_ptr = {backend, queue, matrix.csr.row_ptr};
-  structure.col_idx = {backend, queue, matrix.csr.col_idx};
-  structure.values = {backend, queue, matrix.csr.values};
+  structure.matrix = {backend, queue, matrix.csr, graph.inner() + matrix.outer_rows()};
   structure.send_rows = {backend, queue, matrix.halo.send_rows};
   DistributedOperator op;
   op.direction = direction;
-  op.matrix.rows = graph.inner();
-  op.matrix.cols = graph.inner() + matrix.outer_rows();
-  op.matrix.row_ptr = structure.row_ptr.span();
-  op.matrix.col_idx = structure.col_idx.span();
-  op.matrix.values = structure.values.span();
+  op.matrix = structure.matrix.view();
   op.matrix.self_weight = self_weight_.span();
   op.halo = matrix.halo;
   op.csr = matrix.csr;
@@ -235,15 +229,9 @@ DistributedOperator GraphOperators::make(Backend& backend, Queue& queue,
     op.sent_pieces = structure.sent_pieces;
   }
   if (matrix.sums.rows() == 0) return op;
-  structure.sum_row_ptr = {backend, queue, matrix.sums.row_ptr};
-  structure.sum_col_idx = {backend, queue, matrix.sums.col_idx};
-  structure.sum_values = {backend, queue, matrix.sums.values};
+  structure.sums = {backend, queue, matrix.sums, graph.marginal()};
   structure.message_ids = {backend, queue, message_ids(graph, matrix)};
-  op.sums.rows = matrix.sums.rows();
-  op.sums.cols = graph.marginal();
-  op.sums.row_ptr = structure.sum_row_ptr.span();
-  op.sums.col_idx = structure.sum_col_idx.span();
-  op.sums.values = structure.sum_values.span();
+  op.sums = structure.sums.view();
   op.message_ids = structure.message_ids.span();
   return op;
 }

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "engine/tensor/tensor.hpp"
+#include "engine/tensor/device_csr.hpp"
 #include "partition/arrival.hpp"
 #include "partition/recomputation.hpp"
 
@@ -116,14 +116,9 @@ class GraphOperators {
  private:
   // Device copies of one direction's structure.
   struct Structure {
-    ConstDeviceArray<std::int64_t> row_ptr;
-    ConstDeviceArray<std::int32_t> col_idx;
-    ConstDeviceArray<float> values;
+    DeviceCsr matrix;
+    DeviceCsr sums;  // that travel
     ConstDeviceArray<LocalId> send_rows;
-    // The sums that travel.
-    ConstDeviceArray<std::int64_t> sum_row_ptr;
-    ConstDeviceArray<std::int32_t> sum_col_idx;
-    ConstDeviceArray<float> sum_values;
     ConstDeviceArray<GlobalId> message_ids;
     std::vector<std::int64_t> sent_pieces;
     std::vector<std::int64_t> received_pieces;

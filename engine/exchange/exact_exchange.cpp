@@ -41,9 +41,7 @@ class ExactExchange final : public HaloExchange {
     if (buffer.rows() < rows || buffer.cols() != cols) {
       const std::int64_t spare = buffer.cols() == cols ? rows / 8 : 0;
       buffer = Tensor(rank_.backend, rows + spare, cols, dtype);
-      MatrixView whole = buffer.view();
-      whole.cols = whole.stride;
-      rank_.backend.run(packets_.packing_queue(), kernels::FillZero{whole});
+      fill_zero_rows(rank_.backend, packets_.packing_queue(), buffer.view());
     }
     return buffer.reshaped(rows, cols);
   }
@@ -105,19 +103,14 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
     rank_.backend.run(queue, kernels::GatherRows{x.rows_in({0, op.sendable()}), op.send_rows,
                                                  op.message_scale, buffer});
   }
-  const auto slice = [](MatrixView rows) {
-    return std::span<std::byte>(
-        static_cast<std::byte*>(rows.data),
-        static_cast<std::size_t>(rows.rows * rows.stride * bytes_of(rows.dtype)));
-  };
   std::vector<std::span<const std::byte>> sends;
   std::vector<std::span<std::byte>> receives;
   for (int peer = 0; peer < ranks; ++peer) {
     const auto [send_begin, send_end] =
         std::pair(op.halo.send_offset[peer], op.halo.send_offset[peer + 1]);
     const std::int64_t halo = op.inner() + op.halo.first_halo_row(peer);
-    sends.push_back(slice(buffer.rows_in({send_begin, send_end})));
-    receives.push_back(slice(x.rows_in({halo, halo + op.halo.received_from(peer)})));
+    sends.push_back(rows_as_bytes(buffer.rows_in({send_begin, send_end})));
+    receives.push_back(rows_as_bytes(x.rows_in({halo, halo + op.halo.received_from(peer)})));
   }
   // Padding travels, too: so rows are received where they are needed.
   const std::int64_t row_bytes = padded_columns(x.cols) * bytes_of(x.dtype);

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <map>
 
+#include "engine/comm/rank_values.hpp"
+
 namespace atl {
 
 namespace {
@@ -90,8 +92,8 @@ class SumOfSlices {
 
 std::optional<ExchangeReport> report_of_group(const std::optional<ExchangeReport>& own,
                                               Transport& members) {
-  std::int64_t reports = own ? 1 : 0;
-  members.all_reduce(std::span(&reports, 1), {"who has a report of messages"});
+  const auto reports =
+      sum_over_ranks<std::int64_t>(members, own ? 1 : 0, {"who has a report of messages"});
   if (reports == 0) return std::nullopt;
   const std::vector<SentInSlice> mine = to_travel(own.value_or(ExchangeReport()));
   const auto all = members.gather(std::as_bytes(std::span(mine)), 0, {"report of messages"});

@@ -11,8 +11,7 @@ HaloReturn::HaloReturn(Backend& backend, Queue& queue, const LocalGraphView& gra
   const std::int64_t halo = forward.halo.halo_rows();
   const std::int64_t received = forward.halo.sent_rows();
 
-  counting_.resize(static_cast<std::size_t>(halo));
-  for (std::size_t k = 0; k < counting_.size(); ++k) counting_[k] = LocalId(k);
+  counting_ = first_numbers<LocalId>(halo);
   device_counting_ = {backend, queue, std::span<const LocalId>(counting_)};
   std::vector<GlobalId> ids;
   for (const GlobalId id : forward.halo_ids) ids.push_back(message_for(id, graph.part));
@@ -20,29 +19,25 @@ HaloReturn::HaloReturn(Backend& backend, Queue& queue, const LocalGraphView& gra
 
   // Row k of those received is for the inner node that was sent k-th forward. A node's rows are
   // added in the order of their senders.
-  sum_row_ptr_.assign(static_cast<std::size_t>(inner) + 1, 0);
+  std::vector<std::int64_t>& row_ptr = host_sums_.row_ptr;
+  row_ptr.assign(static_cast<std::size_t>(inner) + 1, 0);
   for (const LocalId row : forward.halo.send_rows) {
-    ++sum_row_ptr_[static_cast<std::size_t>(to_index(row)) + 1];
+    ++row_ptr[static_cast<std::size_t>(to_index(row)) + 1];
   }
-  std::partial_sum(sum_row_ptr_.begin(), sum_row_ptr_.end(), sum_row_ptr_.begin());
-  sum_col_idx_.resize(static_cast<std::size_t>(received));
-  std::vector<std::int64_t> next(sum_row_ptr_.begin(), sum_row_ptr_.end() - 1);
+  std::partial_sum(row_ptr.begin(), row_ptr.end(), row_ptr.begin());
+  host_sums_.col_idx.resize(static_cast<std::size_t>(received));
+  std::vector<std::int64_t> next(row_ptr.begin(), row_ptr.end() - 1);
   for (std::int64_t k = 0; k < received; ++k) {
     const auto row = static_cast<std::size_t>(to_index(forward.halo.send_rows[k]));
-    sum_col_idx_[static_cast<std::size_t>(next[row]++)] = static_cast<std::int32_t>(halo + k);
+    host_sums_.col_idx[static_cast<std::size_t>(next[row]++)] = static_cast<std::int32_t>(halo + k);
   }
-  device_sum_row_ptr_ = {backend, queue, std::span<const std::int64_t>(sum_row_ptr_)};
-  device_sum_col_idx_ = {backend, queue, std::span<const std::int32_t>(sum_col_idx_)};
-  sums_.rows = inner;
-  sums_.cols = halo + received;
-  sums_.row_ptr = device_sum_row_ptr_.span();
-  sums_.col_idx = device_sum_col_idx_.span();
+  sums_ = {backend, queue, host_sums_.view(), halo + received};
 
   messages_.direction = Direction::kBackward;
   messages_.matrix.rows = halo;
   messages_.matrix.cols = halo + received;
   messages_.halo = {forward.halo.send_offset, forward.halo.recv_offset, counting_};
-  messages_.csr = {sum_row_ptr_, sum_col_idx_, {}};
+  messages_.csr = host_sums_.view();
   messages_.send_rows = device_counting_.span();
   messages_.message_ids = message_ids_.span();
   messages_.central = {0, graph.central};
@@ -73,17 +68,11 @@ void HaloReturn::sort_edges(Backend& backend, Queue& queue, const LocalGraphView
     }
   }
   const std::vector<std::int64_t> host_row_ptr = row_ptr;
-  row_ptr_ = {backend, queue, std::move(row_ptr)};
-  targets_ = {backend, queue, std::move(targets)};
+  by_source_ = {backend, queue, Csr{std::move(row_ptr), std::move(targets), {}}, inner};
   edges_ = {backend, queue, std::move(edges)};
-  SparseOperator out;
-  out.rows = columns;
-  out.cols = inner;
-  out.row_ptr = row_ptr_.span();
-  out.col_idx = targets_.span();
   const RowRange ranges[] = {
       {0, graph.central}, {graph.central, inner}, {0, inner}, {inner, columns}};
-  prepared_ = backend.prepare_spmm(queue, out, host_row_ptr, ranges);
+  prepared_ = backend.prepare_spmm(queue, by_source_.view(), host_row_ptr, ranges);
 }
 
 }  // namespace atl

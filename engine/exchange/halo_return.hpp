@@ -24,10 +24,11 @@ class HaloReturn {
   // The operator that an exchange needs: inner() are the rows sent, halo rows those received.
   const DistributedOperator& messages() const { return messages_; }
   // [inner nodes, messages().with_halo()]: adds the rows received to those they are for.
-  const SparseOperator& sums() const { return sums_; }
+  SparseOperator sums() const { return sums_.view(); }
   // The edges of the forward operator by their source, if it was asked for them.
   SourceEdges edges() const {
-    return {row_ptr_.span(), targets_.span(), edges_.span(), prepared_.get()};
+    const SparseOperator out = by_source_.view();
+    return {out.row_ptr, out.col_idx, edges_.span(), prepared_.get()};
   }
   // Global ids of inner nodes and of the halo rows behind them, in the backend's memory.
   std::span<const GlobalId> column_ids() const { return column_ids_.span(); }
@@ -37,20 +38,16 @@ class HaloReturn {
 
   // On the host.
   std::vector<LocalId> counting_;  // 0, 1, 2, ...: all rows are sent
-  std::vector<std::int64_t> sum_row_ptr_;
-  std::vector<std::int32_t> sum_col_idx_;
+  Csr host_sums_;
 
   ConstDeviceArray<LocalId> device_counting_;
   ConstDeviceArray<GlobalId> message_ids_;
-  ConstDeviceArray<std::int64_t> device_sum_row_ptr_;
-  ConstDeviceArray<std::int32_t> device_sum_col_idx_;
-  ConstDeviceArray<std::int64_t> row_ptr_;
-  ConstDeviceArray<std::int32_t> targets_;
-  ConstDeviceArray<std::int64_t> edges_;
+  DeviceCsr sums_;
+  DeviceCsr by_source_;                   // [columns, inner nodes]: the edges' targets
+  ConstDeviceArray<std::int64_t> edges_;  // of each entry its place in the forward operator
   std::shared_ptr<const PreparedSparse> prepared_;
   ConstDeviceArray<GlobalId> column_ids_;
   DistributedOperator messages_;
-  SparseOperator sums_;
 };
 
 }  // namespace atl

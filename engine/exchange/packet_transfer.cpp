@@ -71,15 +71,7 @@ void record_packets(TraceRecorder& trace, const std::vector<PacketTimes>& packet
 
 // Packets on their way between a device and a transport of the host.
 struct PacketTransfer::Staging {
-  StagingMemory sent, received;
-  std::int64_t sent_bytes = 0, received_bytes = 0;
-
-  static void reserve(Backend& backend, StagingMemory& memory, std::int64_t& have,
-                      std::int64_t need) {
-    if (have >= need) return;
-    memory = allocate_staging(backend, need);
-    have = need;
-  }
+  GrowingMemory<allocate_staging> sent, received;
 };
 
 namespace {
@@ -179,9 +171,8 @@ std::unique_ptr<PendingPackets> PacketTransfer::begin(int slot,
   }
   std::shared_ptr<Staging>& staging = staging_[slot];
   if (staging == nullptr) staging = std::make_shared<Staging>();
-  Staging::reserve(rank_.backend, staging->sent, staging->sent_bytes, total_bytes(sends));
-  Staging::reserve(rank_.backend, staging->received, staging->received_bytes,
-                   total_bytes(receives));
+  staging->sent.reserve(rank_.backend, total_bytes(sends));
+  staging->received.reserve(rank_.backend, total_bytes(receives));
   std::vector<std::span<const std::byte>> staged_sends;
   std::vector<std::span<std::byte>> arrivals;
   auto* to = static_cast<std::byte*>(staging->sent.get());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/comm/rank_values.hpp"
+
 namespace atl {
 
 namespace {
@@ -33,8 +35,8 @@ bool Reducer::prepare_sums(std::size_t count, DType dtype) {
   if (transport_.size() == 1 || count == 0) return false;
   // Ranks of one job may have backends of several kinds.
   const bool possible = device_ == nullptr && backend_.host_accessible() && dtype == DType::kF32;
-  std::int64_t impossible = possible ? 0 : 1;
-  transport_.all_reduce(std::span(&impossible, 1), {"sums beside computing"});
+  const auto impossible =
+      sum_over_ranks<std::int64_t>(transport_, possible ? 0 : 1, {"sums beside computing"});
   if (impossible > 0) return false;
   while (own_transports_.size() < count) {
     own_transports_.push_back(transport_.split(0, fmt::format("sum {}", own_transports_.size())));
@@ -122,10 +124,7 @@ void Reducer::sum_on_host(MatrixView values, const SumRoute& route, const Operat
 void Reducer::sum_through_staging(MatrixView values, const SumRoute& route,
                                   const OperationLabel& label) {
   const std::int64_t bytes = values.cols * bytes_of(values.dtype);
-  if (staging_bytes_ < bytes) {
-    staging_ = allocate_staging(backend_, bytes);
-    staging_bytes_ = bytes;
-  }
+  staging_.reserve(backend_, bytes);
   // Waits for the last use of the staging memory too.
   backend_.copy(queue_, staging_.get(), values.data, bytes, CopyKind::kDeviceToHost);
   backend_.synchronize(queue_);
@@ -142,10 +141,7 @@ void Reducer::sum_on_device(MatrixView values, const SumRoute& route, const Oper
                            static_cast<std::int64_t>(step.own_block().count * step.members.size()) *
                                bytes_of(values.dtype));
   }
-  if (parts_bytes_ < parts_bytes) {
-    parts_ = allocate_device(backend_, parts_bytes);
-    parts_bytes_ = parts_bytes;
-  }
+  parts_.reserve(backend_, parts_bytes);
   backend_.wait_for(device_->queue(), queue_);
   for (const SumStep& step : steps) run_on_device(step, values, label);
   backend_.wait_for(queue_, device_->queue());

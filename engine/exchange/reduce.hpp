@@ -71,10 +71,8 @@ class Reducer {
   SumRoute route_;
   std::vector<std::unique_ptr<Transport>> own_transports_;  // of sums that are begun
   std::vector<std::unique_ptr<PendingSum>> begun_;
-  StagingMemory staging_;
-  std::int64_t staging_bytes_ = 0;
-  DeviceMemory parts_;  // own block of every member of a step
-  std::int64_t parts_bytes_ = 0;
+  GrowingMemory<allocate_staging> staging_;
+  GrowingMemory<allocate_device> parts_;  // own block of every member of a step
 };
 
 }  // namespace atl

@@ -93,14 +93,8 @@ RelationOperators::Matrix RelationOperators::make(Backend& backend, Queue& queue
                                                   std::span<const RowRange> ranges) {
   Matrix made;
   const std::vector<std::int64_t> host_row_ptr = csr.row_ptr;
-  made.row_ptr = {backend, queue, std::move(csr.row_ptr)};
-  made.col_idx = {backend, queue, std::move(csr.col_idx)};
-  made.values = {backend, queue, std::move(csr.values)};
-  made.matrix.rows = std::ssize(host_row_ptr) - 1;
-  made.matrix.cols = columns;
-  made.matrix.row_ptr = made.row_ptr.span();
-  made.matrix.col_idx = made.col_idx.span();
-  made.matrix.values = made.values.span();
+  made.csr = {backend, queue, std::move(csr), columns};
+  made.matrix = made.csr.view();
   made.prepared = backend.prepare_spmm(queue, made.matrix, host_row_ptr, ranges);
   made.matrix.prepared = made.prepared.get();
   return made;

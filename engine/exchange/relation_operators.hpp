@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "engine/tensor/tensor.hpp"
+#include "engine/tensor/device_csr.hpp"
 #include "partition/local_graph.hpp"
 
 namespace atl {
@@ -29,9 +29,7 @@ class RelationOperators {
 
  private:
   struct Matrix {
-    ConstDeviceArray<std::int64_t> row_ptr;
-    ConstDeviceArray<std::int32_t> col_idx;
-    ConstDeviceArray<float> values;
+    DeviceCsr csr;
     SparseOperator matrix;
     std::shared_ptr<const PreparedSparse> prepared;
   };

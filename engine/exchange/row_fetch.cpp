@@ -148,8 +148,8 @@ void RowFetch::connect(const OperationLabel& label) {
     col_idx[static_cast<std::size_t>(at++)] = static_cast<std::int32_t>(k);
   }
   sent_rows_ = {rank_.backend, rank_.queue, std::move(sent)};
-  sum_row_ptr_ = {rank_.backend, rank_.queue, std::move(row_ptr)};
-  sum_col_idx_ = {rank_.backend, rank_.queue, std::move(col_idx)};
+  sums_ = {rank_.backend, rank_.queue, Csr{std::move(row_ptr), std::move(col_idx), {}},
+           std::ssize(asked.ids)};
   reserve(rows_, inner_ + fetched());
   reserve(returned_, fetched());
   reserve(sent_, static_cast<std::int64_t>(sent_rows_.span().size()));
@@ -158,18 +158,14 @@ void RowFetch::connect(const OperationLabel& label) {
 void RowFetch::reserve(std::shared_ptr<Tensor>& memory, std::int64_t rows) {
   if (memory != nullptr && memory->rows() >= rows) return;
   memory = std::make_shared<Tensor>(rank_.backend, rows, columns_, dtype_);
-  MatrixView whole = memory->view();
-  whole.cols = whole.stride;
-  rank_.backend.run(rank_.queue, kernels::FillZero{whole});
+  fill_zero_rows(rank_.backend, rank_.queue, memory->view());
 }
 
 std::vector<std::span<std::byte>> RowFetch::packets(MatrixView rows,
                                                     std::span<const std::int64_t> offsets) const {
   std::vector<std::span<std::byte>> result;
-  const std::int64_t row_bytes = rows.stride * bytes_of(rows.dtype);
   for (std::size_t r = 0; r + 1 < offsets.size(); ++r) {
-    result.emplace_back(static_cast<std::byte*>(rows.data) + offsets[r] * row_bytes,
-                        static_cast<std::size_t>((offsets[r + 1] - offsets[r]) * row_bytes));
+    result.push_back(rows_as_bytes(rows.rows_in({offsets[r], offsets[r + 1]})));
   }
   return result;
 }
@@ -202,12 +198,7 @@ void RowFetch::give_back(MatrixView dx, const OperationLabel& label) {
   packets_.packing_queue();  // after what wrote returned()
   exchange(returned(), wanted_offset_, arrived, sent_offset_, label);
   if (sent == 0) return;
-  SparseOperator sums;
-  sums.rows = inner_;
-  sums.cols = sent;
-  sums.row_ptr = sum_row_ptr_.span();
-  sums.col_idx = sum_col_idx_.span();
-  rank_.backend.run(rank_.queue, kernels::Spmm{sums, {0, inner_}, arrived, 1, dx});
+  rank_.backend.run(rank_.queue, kernels::Spmm{sums_.view(), {0, inner_}, arrived, 1, dx});
 }
 
 std::int64_t RowFetch::bytes(std::int64_t rows) const {

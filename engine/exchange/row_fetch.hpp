@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/exchange/packet_transfer.hpp"
-#include "engine/tensor/tensor.hpp"
+#include "engine/tensor/device_csr.hpp"
 
 namespace atl {
 
@@ -74,9 +74,7 @@ class RowFetch {
   std::vector<std::int64_t> wanted_offset_;
   std::vector<std::int64_t> sent_offset_;
   ConstDeviceArray<LocalId> sent_rows_;
-  // Adds rows returned to inner ones.
-  ConstDeviceArray<std::int64_t> sum_row_ptr_;
-  ConstDeviceArray<std::int32_t> sum_col_idx_;
+  DeviceCsr sums_;  // adds rows returned to inner ones
 
   std::shared_ptr<Tensor> rows_, sent_, returned_;
 };

@@ -42,24 +42,16 @@ constexpr auto kActivations = {ActivationFunction::kRelu, ActivationFunction::kL
                                ActivationFunction::kElu, ActivationFunction::kGelu,
                                ActivationFunction::kNone};
 
-template <typename Table>
-std::vector<std::string> names_of(const Table& table) {
-  std::vector<std::string> names;
-  for (const auto& row : table) names.push_back(row.name);
-  return names;
-}
-
-// Fields of an entry that a file gives from a table. `others`: keys that the caller reads itself.
+// Fields of an entry that a file gives from a table.
 template <typename Config>
 void read_fields(const OptionTable<Config>& table, const Json& entry, const std::string& place,
-                 std::vector<std::string> others, Config& to) {
+                 Config& to) {
   if (!entry.is_object()) fail_option("{}: it is no table of keys and values", place);
-  std::vector<std::string> allowed = names_of(table);
-  allowed.insert(allowed.begin(), others.begin(), others.end());
   for (const auto& [key, value] : entry.items()) {
-    if (std::ranges::find(others, key) != others.end()) continue;
     const auto row = std::ranges::find(table, key, &Option<Config>::name);
     if (row == table.end()) {
+      std::vector<std::string> allowed;
+      for (const Option<Config>& known : table) allowed.push_back(known.name);
       fail_option("{}: unknown key '{}'; allowed are {}", place, key, fmt::join(allowed, ", "));
     }
     read_option_json(*row, entry, key.c_str(), place, to);
@@ -277,13 +269,13 @@ ModelDescription parse_description(const Json& file, const std::string& place) {
   if (file.contains("input")) {
     const std::string at = place + ": input";
     InputLayer& input = *(model.input = InputLayer{});
-    read_fields(input_fields(), file.at("input"), at, {}, input);
+    read_fields(input_fields(), file.at("input"), at, input);
     if (input.columns == 0) fail_option("{}: 'columns' is missing", at);
   }
   if (file.contains("head")) {
     HeadFields head;
     const std::string at = place + ": head";
-    read_fields(head_fields(), file.at("head"), at, {}, head);
+    read_fields(head_fields(), file.at("head"), at, head);
     model.jump = head.jump;
     model.has_head = head.linear;
     if (head.jump != Jump::kLast && !head.linear) {
@@ -314,10 +306,9 @@ ModelDescription parse_description(const Json& file, const std::string& place) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     LayerEntry entry;
     entry.layer.dropout = 0;
-    read_fields(layer_fields(), layers[i], fmt::format("{}: [[layer]] {}", place, i + 1), {},
-                entry);
-    const ConvolutionKind& kind = convolution_named(entry.layer.convolution);
     const std::string at = fmt::format("{}: [[layer]] {}", place, i + 1);
+    read_fields(layer_fields(), layers[i], at, entry);
+    const ConvolutionKind& kind = convolution_named(entry.layer.convolution);
     const bool gives_logits = !model.has_head && i == output;
     if (gives_logits) {
       if (entry.repeat != 1) {

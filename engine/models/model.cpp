@@ -13,10 +13,35 @@
 
 namespace atl {
 
+const char* to_string(InputLayerChoice choice) {
+  return std::array{"auto", "none", "linear", "activated", "typed"}.at(
+      static_cast<std::size_t>(choice));
+}
+
+const char* to_string(Decoder decoder) {
+  return std::array{"dot", "mlp"}.at(static_cast<std::size_t>(decoder));
+}
+
+const char* to_string(HeadChoice choice) {
+  return std::array{"auto", "none", "linear"}.at(static_cast<std::size_t>(choice));
+}
+
+const char* to_string(MultiplyOrder order) {
+  return order == MultiplyOrder::kMultiplyFirst ? "multiply-first" : "aggregate-first";
+}
+
+std::optional<MultiplyOrder> multiply_order_named(const std::string& name) {
+  for (const auto order : {MultiplyOrder::kMultiplyFirst, MultiplyOrder::kAggregateFirst}) {
+    if (name == to_string(order)) return order;
+  }
+  return std::nullopt;
+}
+
 namespace {
 
-// Models that are not called after the convolution of all their layers.
-constexpr std::array kNamedOtherwise = {std::pair{"mlp", "none"}};
+// The model whose layers have no convolution is not called after it.
+constexpr const char* kPlainModel = "mlp";
+constexpr const char* kPlainConvolution = "none";
 
 // Writes a described model, layer after layer.
 class Writer {
@@ -289,25 +314,15 @@ void complete(Program& program, const ModelConfig& config, Pass pass, PartOfEpoc
 
 }  // namespace
 
-ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
-                               std::int64_t edge_types, std::int64_t edge_columns,
-                               std::int64_t types_of_nodes,
-                               std::vector<std::int64_t> columns_by_type,
-                               std::int64_t graph_nodes) const {
+ModelConfig ModelConfig::sized(const DataSizes& sizes, int ranks) const {
   ModelConfig result = *this;
-  result.features = feature_columns;
-  result.outputs = logits;
-  result.relations = edge_types;
-  result.edge_features = edge_columns;
-  result.node_types = types_of_nodes;
-  result.features_by_type = std::move(columns_by_type);
-  result.nodes = graph_nodes;
+  static_cast<DataSizes&>(result) = sizes;
   if (trains_nodes()) {
-    if (feature_columns > 0) {
+    if (sizes.features > 0) {
       fail_option(
           "--features {}: the dataset has {} features, and rows are trained only where there are "
           "none; leave the option out",
-          node_features, feature_columns);
+          node_features, sizes.features);
     }
     result.features = parse_feature_source(node_features).columns;
   }
@@ -319,17 +334,12 @@ ModelConfig ModelConfig::sized(std::int64_t feature_columns, std::int64_t logits
 
 std::vector<std::string> model_kinds() {
   std::vector<std::string> names = convolution_names();
-  for (const auto& [name, convolution] : kNamedOtherwise) {
-    std::ranges::replace(names, std::string(convolution), std::string(name));
-  }
+  std::ranges::replace(names, std::string(kPlainConvolution), std::string(kPlainModel));
   return names;
 }
 
 std::string convolution_of(const std::string& kind) {
-  for (const auto& [name, convolution] : kNamedOtherwise) {
-    if (kind == name) return convolution;
-  }
-  return kind;
+  return kind == kPlainModel ? kPlainConvolution : kind;
 }
 
 std::string model_name(const ModelConfig& config) {
@@ -356,17 +366,8 @@ int layer_count(const ModelConfig& config) {
   return static_cast<int>(describe(config).layers.size());
 }
 
-bool reads_relations(const ModelConfig& config) {
-  const Program program = model_program(config, Pass::kEvaluation);
-  return reads(program, GraphData::kRelations);
-}
-
-bool reads_edge_features(const ModelConfig& config) {
-  return reads(model_program(config, Pass::kEvaluation), GraphData::kEdgeFeatures);
-}
-
-bool reads_node_types(const ModelConfig& config) {
-  return reads(model_program(config, Pass::kEvaluation), GraphData::kNodeTypes);
+bool reads(const ModelConfig& config, GraphData data) {
+  return reads(model_program(config, Pass::kEvaluation), data);
 }
 
 std::vector<std::string> doubts_about(const ModelConfig& config) {

@@ -30,19 +30,23 @@ enum class OffloadChoice { kAuto, kOn, kOff };
 enum class Decoder { kDot, kMlp };
 const char* to_string(Decoder decoder);  // "dot" or "mlp"
 
-// The options of a model; those of layers hold for all that do not give the logits.
-struct ModelConfig : LayerOptions {
-  std::string kind = "gcn";  // see model_kinds()
-  int layers = 3;
-  std::int64_t hidden = 256;
+// The sizes that a model has from a dataset.
+struct DataSizes {
   std::int64_t features = 0;       // input columns
   std::int64_t outputs = 0;        // logits per node
   std::int64_t relations = 0;      // types of edges
   std::int64_t edge_features = 0;  // columns
   std::int64_t node_types = 0;
   // How many of the `features` columns nodes of each type have; behind them are 0. Empty: all.
-  std::vector<std::int64_t> features_by_type;
-  std::int64_t nodes = 0;     // of the graph
+  std::vector<std::int64_t> features_by_type = {};
+  std::int64_t nodes = 0;  // of the graph
+};
+
+// The options of a model; those of layers hold for all that do not give the logits.
+struct ModelConfig : LayerOptions, DataSizes {
+  std::string kind = "gcn";  // see model_kinds()
+  int layers = 3;
+  std::int64_t hidden = 256;
   std::string node_features;  // "trained:D": a row of parameters per node; empty: the dataset's
   double input_dropout = 0;
   InputLayerChoice input_layer = InputLayerChoice::kAuto;
@@ -73,10 +77,7 @@ struct ModelConfig : LayerOptions {
 
   // The model for a dataset, on so many ranks. Throws Error{kOption} if it trains rows of nodes
   // that have features.
-  ModelConfig sized(std::int64_t feature_columns, std::int64_t logits, int ranks,
-                    std::int64_t edge_types = 0, std::int64_t edge_columns = 0,
-                    std::int64_t types_of_nodes = 0, std::vector<std::int64_t> columns_by_type = {},
-                    std::int64_t graph_nodes = 0) const;
+  ModelConfig sized(const DataSizes& sizes, int ranks) const;
   bool trains_nodes() const { return !node_features.empty(); }
 };
 
@@ -106,12 +107,8 @@ bool covers_messages(const ModelConfig& config, const Program& program);
 // (Network::run_pairs). Its parameters have the numbers that they have in the model's programs.
 Program pair_program(const ModelConfig& config, Pass pass);
 
-// True if it tells types of edges apart.
-bool reads_relations(const ModelConfig& config);
-// True if it reads features of edges.
-bool reads_edge_features(const ModelConfig& config);
-// True if it tells types of nodes apart.
-bool reads_node_types(const ModelConfig& config);
+// True if any of its layers reads it: features of edges, or types that it tells apart.
+bool reads(const ModelConfig& config, GraphData data);
 
 // Choices that are allowed but rarely wanted, a sentence each: heads of attention with fewer than
 // four columns.

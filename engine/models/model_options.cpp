@@ -1,6 +1,8 @@
 #include "engine/models/model_options.hpp"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "base/memory.hpp"
 #include "engine/models/convolutions.hpp"
@@ -19,6 +21,12 @@ std::string trace_field(const std::string& option) {
   std::replace(field.begin(), field.end(), '-', '_');
   return field;
 }
+
+// Counts of a dataset that a trace holds where they are not 0.
+constexpr std::array<std::pair<const char*, std::int64_t DataSizes::*>, 3> kTracedCounts = {
+    {{"relations", &DataSizes::relations},
+     {"edge_features", &DataSizes::edge_features},
+     {"node_types", &DataSizes::node_types}}};
 
 // A problem with the features that a model may have; others are a dataset's.
 std::string trained_features_problem(const std::string& text) {
@@ -309,9 +317,9 @@ Json trace_json(const ModelConfig& model) {
   }
   json["features"] = model.features;
   json["outputs"] = model.outputs;
-  if (model.relations > 0) json["relations"] = model.relations;
-  if (model.edge_features > 0) json["edge_features"] = model.edge_features;
-  if (model.node_types > 0) json["node_types"] = model.node_types;
+  for (const auto& [name, count] : kTracedCounts) {
+    if (model.*count > 0) json[name] = model.*count;
+  }
   if (!model.features_by_type.empty()) json["features_by_type"] = model.features_by_type;
   if (model.trains_nodes()) json["nodes"] = model.nodes;
   return json;
@@ -321,19 +329,12 @@ ModelConfig read_trace_model(const Json& json, const std::filesystem::path& plac
   ModelConfig model;
   model.features = json_field<std::int64_t>(json, "features", place);
   model.outputs = json_field<std::int64_t>(json, "outputs", place);
-  if (json.contains("relations")) {
-    model.relations = json_field<std::int64_t>(json, "relations", place);
+  for (const auto& [name, count] : kTracedCounts) {
+    model.*count = json_field_or<std::int64_t>(json, name, place, 0);
   }
-  if (json.contains("edge_features")) {
-    model.edge_features = json_field<std::int64_t>(json, "edge_features", place);
-  }
-  if (json.contains("node_types")) {
-    model.node_types = json_field<std::int64_t>(json, "node_types", place);
-  }
-  if (json.contains("features_by_type")) {
-    model.features_by_type = json_field<std::vector<std::int64_t>>(json, "features_by_type", place);
-  }
-  if (json.contains("nodes")) model.nodes = json_field<std::int64_t>(json, "nodes", place);
+  model.features_by_type =
+      json_field_or<std::vector<std::int64_t>>(json, "features_by_type", place, {});
+  model.nodes = json_field_or<std::int64_t>(json, "nodes", place, 0);
   for (const auto* table : {&model_options(), &computation_options()}) {
     for (const ModelRow& row : *table) {
       if (row.plan != PlanRole::kMadeFor) continue;

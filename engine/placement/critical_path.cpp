@@ -1,6 +1,7 @@
 #include "engine/placement/critical_path.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "base/error.hpp"
@@ -16,11 +17,9 @@ double last_begin_seconds(const TaskGraph& graph, const TaskTimes& times) {
   return last == 0 ? 0 : epoch_end_seconds(graph, times, last - 1);
 }
 
-using SecondsByWork = std::map<std::string, double>;
-
-// Adds the last epoch's, times the share of such epochs.
-void add_path(const TaskGraph& graph, const TaskTimes& times, double share,
-              SecondsByWork& seconds) {
+// Adds those of the last simulated epoch to what was done, times the share of such epochs.
+void add_path(const SimulatedEpoch& epoch, std::map<std::string, double>& seconds) {
+  const auto& [kind, graph, times] = epoch;
   const double begin = last_begin_seconds(graph, times);
   for (const TaskId id : critical_path(graph, times)) {
     const SimTask& task = graph.task(id);
@@ -32,16 +31,8 @@ void add_path(const TaskGraph& graph, const TaskTimes& times, double share,
                              : task.kind == TaskKind::kTransfer
                                  ? fmt::format("packets {} -> {}", task.rank, task.destination)
                                  : std::string(task.name);
-    seconds[what] += share * inside;
+    seconds[what] += kind.share * inside;
   }
-}
-
-std::vector<PathShare> most_first(const SecondsByWork& seconds) {
-  std::vector<PathShare> shares;
-  for (const auto& [what, s] : seconds) shares.push_back({what, s});
-  std::stable_sort(shares.begin(), shares.end(),
-                   [](const PathShare& a, const PathShare& b) { return a.seconds > b.seconds; });
-  return shares;
 }
 
 }  // namespace
@@ -75,18 +66,13 @@ std::vector<TaskId> critical_path(const TaskGraph& graph, const TaskTimes& times
   return path;
 }
 
-std::vector<PathShare> path_shares(const TaskGraph& graph, const TaskTimes& times) {
-  SecondsByWork seconds;
-  add_path(graph, times, 1, seconds);
-  return most_first(seconds);
-}
-
 std::vector<PathShare> path_shares(std::span<const SimulatedEpoch> epochs) {
-  SecondsByWork seconds;
-  for (const SimulatedEpoch& epoch : epochs) {
-    add_path(epoch.tasks, epoch.times, epoch.kind.share, seconds);
-  }
-  return most_first(seconds);
+  std::map<std::string, double> seconds;
+  for (const SimulatedEpoch& epoch : epochs) add_path(epoch, seconds);
+  std::vector<PathShare> shares;
+  for (const auto& [what, s] : seconds) shares.push_back({what, s});
+  std::ranges::stable_sort(shares, std::greater(), &PathShare::seconds);
+  return shares;
 }
 
 std::string chrome_trace(const TaskGraph& graph, const TaskTimes& times) {

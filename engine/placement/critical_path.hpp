@@ -18,7 +18,6 @@ struct PathShare {
   std::string what;
   double seconds = 0;
 };
-std::vector<PathShare> path_shares(const TaskGraph& graph, const TaskTimes& times);
 std::vector<PathShare> path_shares(std::span<const SimulatedEpoch> epochs);
 
 // The simulated epoch, the last one of several, in Chrome trace format, named as the traces of real

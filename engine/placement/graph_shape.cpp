@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/placement/json_entry.hpp"
+#include "base/json_entry.hpp"
 
 namespace atl {
 

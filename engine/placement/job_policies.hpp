@@ -29,19 +29,17 @@ class JobOutlook {
   const std::vector<int>& active() const { return active_; }
   // The same, the shortest remaining time for their priority first.
   std::vector<int> by_remaining() const;
-  // As if it had all hosts for itself from now on, without a start.
-  double shortest_s(int job) const { return shortest_s_[job]; }
   RankRange ranks(int number) const {
     return {job(number).least_ranks, std::min(job(number).most_ranks, FreeSlots(hosts()).total())};
   }
   std::span<const ScheduledHost> hosts() const { return moment_.hosts; }
-  JobTargets no_targets() const { return JobTargets(moment_.jobs.size()); }
 
  private:
   const ScheduleMoment& moment_;
   JobSpeeds& speeds_;
   std::vector<int> active_;
-  std::vector<double> shortest_s_;  // by job
+  // By job: as if it had all hosts for itself from now on, without a start.
+  std::vector<double> shortest_s_;
 };
 
 // A policy that can be told which running jobs stay as they are.

@@ -103,12 +103,6 @@ struct JobPolicyOptions {
 std::unique_ptr<JobPolicy> make_job_policy(const std::string& name,
                                            const JobPolicyOptions& options);
 
-// The rates of jobs that run at the same time, as shares of those that they have alone: max-min
-// fair shares of the cards that they fill (of several cards by the one that a job fills most:
-// dominant resource fairness, Ghodsi et al. 2011). 0 for a job that does not run.
-std::vector<double> shared_rates(const JobTargets& running, std::span<const ScheduledHost> hosts,
-                                 JobSpeeds& speeds);
-
 // A stretch of a job in one placement.
 struct JobSegment {
   int job = 0;
@@ -153,10 +147,5 @@ JobSchedule simulate_schedule(const ScheduleSetting& setting, JobPolicy& policy)
 // all numbers of jobs that are alone, the one that bounds most.
 // Throws Error{kOption} as simulate_schedule() does.
 double completion_bound_s(const ScheduleSetting& setting);
-// The best of all schedules that decide when jobs arrive or end, and know all arrivals: slots may
-// be left idle. Throws Error{kOption} for more than kMostExhaustiveJobs jobs; host events are not
-// allowed.
-inline constexpr int kMostExhaustiveJobs = 5;
-JobSchedule exhaustive_schedule(const ScheduleSetting& setting, bool elastic = true);
 
 }  // namespace atl

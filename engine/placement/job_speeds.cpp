@@ -136,22 +136,4 @@ std::vector<double> fair_rates(std::span<const CardUse> uses, int hosts) {
   return CardFilling(uses, hosts).rates();
 }
 
-std::vector<double> shared_rates(const JobTargets& running, std::span<const ScheduledHost> hosts,
-                                 JobSpeeds& speeds) {
-  std::vector<int> jobs;
-  std::vector<std::vector<double>> shares;
-  std::vector<CardUse> uses;
-  for (int job = 0; job < std::ssize(running); ++job) {
-    if (!running[job]) continue;
-    jobs.push_back(job);
-    shares.push_back(speeds.card_shares(job, *running[job]));
-  }
-  for (std::size_t k = 0; k < jobs.size(); ++k)
-    uses.push_back({running[jobs[k]]->hosts, shares[k]});
-  const std::vector<double> rates = fair_rates(uses, static_cast<int>(hosts.size()));
-  std::vector<double> by_job(running.size(), 0);
-  for (std::size_t k = 0; k < jobs.size(); ++k) by_job[jobs[k]] = rates[k];
-  return by_job;
-}
-
 }  // namespace atl

@@ -39,7 +39,9 @@ struct CardUse {
   std::span<const int> hosts;
   std::span<const double> shares;  // by host
 };
-// As shared_rates(), for jobs that run.
+// The rates of jobs that run at the same time, as shares of those that they have alone: max-min
+// fair shares of the cards that they fill (of several cards by the one that a job fills most:
+// dominant resource fairness, Ghodsi et al. 2011).
 std::vector<double> fair_rates(std::span<const CardUse> uses, int hosts);
 
 }  // namespace atl

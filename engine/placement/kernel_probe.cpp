@@ -80,13 +80,10 @@ void KernelProbe::make_graph(int degree) {
     }
   }
   std::partial_sum(host_row_ptr_.begin(), host_row_ptr_.end(), host_row_ptr_.begin());
-  row_ptr_ = {backend_, queue_, std::span<const std::int64_t>(host_row_ptr_)};
-  col_idx_ = {backend_, queue_, std::move(col_idx)};
+  graph_ = {backend_, queue_, Csr{host_row_ptr_, std::move(col_idx), {}}, rows_};
   halves_ = {backend_, queue_, std::vector<float>(static_cast<std::size_t>(rows_), 0.5F)};
   ones_ = {backend_, queue_, std::vector<float>(static_cast<std::size_t>(rows_), 1.0F)};
-  op_.rows = op_.cols = rows_;
-  op_.row_ptr = row_ptr_.span();
-  op_.col_idx = col_idx_.span();
+  op_ = graph_.view();
   op_.row_scale = op_.col_scale = halves_.span();
   op_.self_weight = ones_.span();
   std::vector<RowRange> ranges;

@@ -11,7 +11,7 @@
 
 #include "engine/comm/transport.hpp"
 #include "engine/placement/topology.hpp"
-#include "engine/tensor/tensor.hpp"
+#include "engine/tensor/device_csr.hpp"
 
 namespace atl {
 
@@ -56,8 +56,7 @@ class KernelProbe {
   std::int64_t rows_ = 0;
   std::int64_t next_row_ = 0;
   std::vector<std::int64_t> host_row_ptr_;
-  ConstDeviceArray<std::int64_t> row_ptr_;
-  ConstDeviceArray<std::int32_t> col_idx_;
+  DeviceCsr graph_;
   ConstDeviceArray<float> halves_;
   ConstDeviceArray<float> ones_;
   SparseOperator op_;

@@ -444,12 +444,8 @@ std::vector<std::size_t> groups_of(const HostPairs& pairs) {
 }  // namespace
 
 void find_islands(Topology& topology) {
-  std::map<int, std::vector<int>> members_of;
-  for (int rank = 0; rank < topology.ranks(); ++rank) {
-    members_of[topology.device(rank).host].push_back(rank);
-  }
   std::vector<int> lowest(topology.devices.size());  // rank of each rank's island
-  for (const auto& [host, members] : members_of) {
+  for (const std::vector<int>& members : ranks_by(topology, &Device::host)) {
     const std::vector<std::size_t> group = groups_of({members, topology});
     for (std::size_t i = 0; i < members.size(); ++i) {
       lowest[static_cast<std::size_t>(members[i])] = members[group[i]];

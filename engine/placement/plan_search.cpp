@@ -91,12 +91,6 @@ void require_memory(const SearchResult& found) {
   }
 }
 
-SearchResult search_plan(PlanSpace& space, const PlanRequest& request) {
-  SearchResult found = find_plan(space, request);
-  require_memory(found);
-  return found;
-}
-
 void set_default(Plan& plan, const PlanCost& cost) {
   plan.default_ms = ms(cost.seconds);
   plan.search.erase("default_missing_bytes");

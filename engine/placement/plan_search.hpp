@@ -17,8 +17,6 @@ std::vector<std::string> plan_searches();  // "auto", "none" and search_strategi
 SearchResult find_plan(PlanSpace& space, const PlanRequest& request);
 // Throws Error{kMemory} if it lacks memory.
 void require_memory(const SearchResult& found);
-// Both.
-SearchResult search_plan(PlanSpace& space, const PlanRequest& request);
 
 // Says of a plan what an epoch takes without it, and how much memory that lacks.
 void set_default(Plan& plan, const PlanCost& cost);

@@ -1,6 +1,6 @@
-// Markov chain Monte Carlo over plans of a schedule (schedule_plan.hpp), as in search_mcmc.cpp: a
-// move that makes the mean completion longer by the factor f is accepted with probability
-// f^(-1/t), and the temperature t falls over a cycle. Each cycle begins at the best plan so far.
+// Markov chain Monte Carlo over plans of a schedule, as in search_mcmc.cpp: a move that makes the
+// mean completion longer by the factor f is accepted with probability f^(-1/t), and the temperature
+// t falls over a cycle. Each cycle begins at the best plan so far.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,7 +11,6 @@
 #include "base/error.hpp"
 #include "engine/placement/job_policies.hpp"
 #include "engine/placement/random_draws.hpp"
-#include "engine/placement/schedule_plan.hpp"
 #include "engine/placement/schedule_run.hpp"
 
 namespace atl {
@@ -23,6 +22,124 @@ constexpr double kPlanColdest = 0.001;
 constexpr std::int64_t kStepsPerJob = 30;  // of a cycle
 constexpr std::int64_t kPlanLeastSteps = 60;
 constexpr int kIdlePlanCycles = 3;  // after which the walk has seen what it can reach
+
+// A schedule as search decides it: an order of jobs with a few words about each, from which its
+// placements follow whenever a job arrives or ends.
+struct SchedulePlan {
+  struct Job {
+    int least = 1;  // it starts with that many ranks, or does not start
+    int most = 1;
+    bool holds = false;   // while it has no room, or has not arrived, none behind it starts
+    bool yields = false;  // it gives way to jobs in front of it, once it runs
+    bool grows = false;   // it takes slots that nobody else wants, once it runs
+  };
+  std::vector<int> order;  // of jobs that have not ended, first the one that gets slots first
+  std::vector<Job> jobs;   // by number
+};
+
+// One decision after a plan.
+class PlanFollower {
+ public:
+  PlanFollower(const SchedulePlan& plan, const ScheduleMoment& moment, JobSpeeds& speeds,
+               bool elastic)
+      : plan_(plan),
+        moment_(moment),
+        speeds_(speeds),
+        elastic_(elastic),
+        free_(moment),
+        targets_(moment.jobs.size()) {}
+
+  JobTargets targets() && {
+    for (int job = 0; job < std::ssize(moment_.states); ++job) {
+      const JobState& state = moment_.states[job];
+      if (state.placement && !(elastic_ && plan_.jobs[job].yields)) stay(job);
+    }
+    bool is_held = false;
+    for (const int job : plan_.order) {
+      const JobState::Phase phase = moment_.states[job].phase;
+      if (targets_[job] || phase == JobState::Phase::kEnded) continue;
+      if (phase == JobState::Phase::kRunning) {
+        place_running(job);
+      } else if (!is_held) {
+        const bool can_start = phase == JobState::Phase::kWaiting && place_waiting(job);
+        is_held = !can_start && plan_.jobs[job].holds;
+      }
+    }
+    if (elastic_ && free_.total() > 0) grow();
+    return std::move(targets_);
+  }
+
+ private:
+  void stay(int job) {
+    targets_[job] = moment_.states[job].placement;
+    free_.keep(*targets_[job]);
+  }
+
+  void give(int job, JobPlacement placement) {
+    free_.take(placement);
+    targets_[job] = std::move(placement);
+  }
+
+  bool place_waiting(int job) {
+    const SchedulePlan::Job& planned = plan_.jobs[job];
+    std::optional<JobPlacement> placement =
+        fastest_placement(job, {planned.least, planned.most}, free_, speeds_);
+    if (!placement) return false;
+    give(job, *std::move(placement));
+    return true;
+  }
+
+  // Where it is, on fewer ranks, or nowhere.
+  void place_running(int job) {
+    const JobPlacement& here = *moment_.states[job].placement;
+    if (free_.has_room(here)) {
+      stay(job);
+    } else if (std::optional<JobPlacement> placement =
+                   fastest_placement(job, {moment_.jobs[job].least_ranks, here.ranks()}, free_,
+                                     speeds_, StartsIn::kSlotsToCome)) {
+      give(job, *std::move(placement));
+    }
+  }
+
+  // Free slots go to running jobs that end earlier with them, a start and all.
+  void grow() {
+    for (const int job : plan_.order) {
+      const JobState& state = moment_.states[job];
+      if (!plan_.jobs[job].grows || !state.placement || targets_[job] != state.placement) continue;
+      if (free_.total() == 0) return;
+      const RankRange ranks{moment_.jobs[job].least_ranks, moment_.jobs[job].most_ranks};
+      free_.give_back(*state.placement);
+      std::optional<JobPlacement> faster =
+          fastest_placement(job, ranks, free_, speeds_, StartsIn::kSlotsToCome);
+      if (faster && remaining_s(moment_, speeds_, job, *faster) <
+                        remaining_s(moment_, speeds_, job, *state.placement)) {
+        give(job, *std::move(faster));
+      } else {
+        stay(job);
+      }
+    }
+  }
+
+  const SchedulePlan& plan_;
+  const ScheduleMoment& moment_;
+  JobSpeeds& speeds_;
+  bool elastic_;
+  FreeSlots free_;
+  JobTargets targets_;
+};
+
+// Follows a plan of all jobs that have arrived, or will.
+class PlannedPolicy final : public JobPolicy {
+ public:
+  PlannedPolicy(SchedulePlan plan, bool elastic) : plan_(std::move(plan)), elastic_(elastic) {}
+  JobTargets decide(const ScheduleMoment& moment, JobSpeeds& speeds) override {
+    return PlanFollower(plan_, moment, speeds, elastic_).targets();
+  }
+
+ private:
+  SchedulePlan plan_;
+  bool elastic_;
+};
 
 // Policies and plans on the way from a moment to the end of all jobs that are known.
 class Futures {

@@ -14,14 +14,6 @@ namespace {
 constexpr double kRateTolerance = 1.05;
 constexpr double kLinkTolerance = 1.25;
 
-std::vector<std::vector<int>> ranks_by_host(const Topology& topology) {
-  std::vector<std::vector<int>> ranks(topology.hosts.size());
-  for (int rank = 0; rank < topology.ranks(); ++rank) {
-    ranks[static_cast<std::size_t>(topology.device(rank).host)].push_back(rank);
-  }
-  return ranks;
-}
-
 bool are_near(double a, double b, double tolerance) {
   return a == b || std::max(a, b) <= tolerance * std::min(a, b);
 }
@@ -47,7 +39,7 @@ bool compute_alike(const Device& a, const Device& b) {
 class HostExchange {
  public:
   explicit HostExchange(const Topology& topology)
-      : topology_(topology), ranks_(ranks_by_host(topology)) {}
+      : topology_(topology), ranks_(ranks_by(topology, &Device::host)) {}
 
   bool keeps_machine(std::size_t a, std::size_t b) {
     const std::vector<int>& of_a = ranks_[a];
@@ -106,7 +98,7 @@ std::vector<ScheduledHost> scheduled_hosts(const Topology& topology) {
 }
 
 Topology sub_topology(const Topology& topology, const JobPlacement& placement) {
-  const std::vector<std::vector<int>> ranks = ranks_by_host(topology);
+  const std::vector<std::vector<int>> ranks = ranks_by(topology, &Device::host);
   Topology part;
   std::vector<int> taken;
   for (const int host : placement.hosts) {

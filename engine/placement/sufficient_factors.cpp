@@ -210,7 +210,6 @@ FactorPlan plan_sufficient_factors(const FactorProblem& problem, const Topology&
   const CutSolution solution = minimise_cut(cut);
   FactorPlan plan;
   plan.seconds = solution.cost;
-  plan.bound_s = solution.max_flow;
   plan.all_reduce_s = cut.if_zero.back();
   for (std::size_t w = 0; w < problem.weights.size(); ++w) {
     plan.all_reduce_s += cut.if_zero[w];

@@ -45,8 +45,7 @@ struct FactorPlan {
   std::vector<WeightChoice> weights;
   double all_reduce_s = 0;  // with all-reduce for all weights
   double seconds = 0;       // of this plan
-  double bound_s = 0;   // no plan takes less: the value of a maximum flow; equal but for rounding
-  std::string summary;  // "SFB pays for 0 of 3 weights because ..."
+  std::string summary;      // "SFB pays for 0 of 3 weights because ..."
 };
 
 // One weight per gradient that is a product; biases and norms, which are sums, are not asked about.

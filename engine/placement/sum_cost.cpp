@@ -1,7 +1,6 @@
 #include "engine/placement/sum_cost.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "engine/exchange/gradient_steps.hpp"
 #include "engine/placement/cost_model.hpp"
@@ -19,12 +18,8 @@ namespace {
 // Ranks with the same place; empty unless there are several places of equally many ranks, and
 // several at each.
 std::vector<std::vector<int>> groups_by(const Topology& topology, int Device::*place) {
-  std::map<int, std::vector<int>> by_place;
-  for (int rank = 0; rank < topology.ranks(); ++rank) {
-    by_place[topology.device(rank).*place].push_back(rank);
-  }
-  std::vector<std::vector<int>> groups;
-  for (const auto& [name, ranks] : by_place) groups.push_back(ranks);
+  std::vector<std::vector<int>> groups = ranks_by(topology, place);
+  std::erase_if(groups, [](const std::vector<int>& group) { return group.empty(); });
   const bool even = std::ranges::all_of(
       groups, [&](const std::vector<int>& group) { return group.size() == groups[0].size(); });
   if (!even || groups.size() < 2 || groups[0].size() < 2) groups.clear();

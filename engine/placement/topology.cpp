@@ -141,6 +141,16 @@ LinkClass link_class(const Topology& topology, int from, int to) {
   return a.host == b.host ? LinkClass::kWithinHost : LinkClass::kBetweenHosts;
 }
 
+std::vector<std::vector<int>> ranks_by(const Topology& topology, int Device::*place) {
+  std::vector<std::vector<int>> ranks;
+  for (int rank = 0; rank < topology.ranks(); ++rank) {
+    const auto number = static_cast<std::size_t>(topology.device(rank).*place);
+    if (number >= ranks.size()) ranks.resize(number + 1);
+    ranks[number].push_back(rank);
+  }
+  return ranks;
+}
+
 double rate_at(const std::vector<RateAtColumns>& rates, std::int64_t columns) {
   ATOLL_ASSERT(!rates.empty());
   const auto above = std::ranges::lower_bound(rates, columns, {}, &RateAtColumns::columns);

@@ -118,6 +118,9 @@ class CardLoad {
 enum class LinkClass : std::uint8_t { kWithinIsland, kWithinHost, kBetweenHosts };
 LinkClass link_class(const Topology& topology, int from, int to);
 
+// Ranks by their host or island, ascending, up to the last of these that has any.
+std::vector<std::vector<int>> ranks_by(const Topology& topology, int Device::*place);
+
 // Rate at `columns`: between two measured numbers of columns by linear interpolation, outside of
 // them the nearest.
 double rate_at(const std::vector<RateAtColumns>& rates, std::int64_t columns);

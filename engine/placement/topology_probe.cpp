@@ -8,6 +8,7 @@
 
 #include "base/host.hpp"
 #include "base/log.hpp"
+#include "engine/comm/rank_texts.hpp"
 #include "engine/placement/topology_format.hpp"
 
 namespace atl {
@@ -20,20 +21,12 @@ constexpr OperationLabel kTopologyLabel{"topology measurement"};
 std::vector<Json> of_all_ranks(Transport& transport, const Json& mine) {
   // Host names may hold bytes that are not UTF-8.
   const std::string text = mine.dump(-1, ' ', false, Json::error_handler_t::replace);
-  const auto all = transport.gather(std::as_bytes(std::span(text)), 0, kTopologyLabel);
-  std::string list;
-  if (transport.rank() == 0) {
-    Json values = Json::array();
-    for (const auto& bytes : all) {
-      values.push_back(parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                                  kTopologyLabel.operation));
-    }
-    list = values.dump();
+  Json values = Json::array();
+  for (const std::string& value : gather_texts(transport, text, kTopologyLabel)) {
+    values.push_back(parse_json(value, kTopologyLabel.operation));
   }
-  auto length = std::ssize(list);
-  transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0, kTopologyLabel);
-  list.resize(static_cast<std::size_t>(length));
-  transport.broadcast(std::as_writable_bytes(std::span(list)), 0, kTopologyLabel);
+  std::string list = values.dump();
+  share_text(transport, list, kTopologyLabel);
   return parse_json(list, kTopologyLabel.operation);
 }
 

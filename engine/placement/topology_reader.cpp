@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "engine/placement/json_entry.hpp"
+#include "base/json_entry.hpp"
 #include "engine/placement/topology.hpp"
 #include "engine/placement/topology_format.hpp"
 #include "partition/partitioner.hpp"

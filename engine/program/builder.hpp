@@ -180,7 +180,6 @@ class Builder {
   void check_parameter(const char* operation, const char* argument, Value x, std::int64_t rows,
                        std::int64_t columns) const;
   void check_product(Value x, Value weight) const;
-  void check_weight(const char* operation, Value weight) const;  // products read no others
   // in_dataset: the only count that is allowed, or kAnyCount.
   void check_count(const char* operation, const char* argument, std::int64_t count,
                    std::int64_t in_dataset = kAnyCount) const;

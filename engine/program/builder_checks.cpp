@@ -91,15 +91,11 @@ void Builder::check_product(Value x, Value weight) const {
   // Relations side by side are what products are for.
   if (x < 0 || x >= program_.size() || !program_.at(x).packed) check_rows(kName, "x", x);
   check_parameter(kName, "weight", weight, program_.at(x).columns, kAnyCount);
-  check_weight(kName, weight);
-}
-
-void Builder::check_weight(const char* operation, Value weight) const {
   const DeclaredParameter& p = declared(weight);
   if (p.initialisation == Initialisation::kGlorotUniform || p.composition.present()) return;
-  refuse(operation, fmt::format("weight is {}; needed is one that weight, stacked_weight or "
-                                "composed_weight gave",
-                                described(weight)));
+  refuse(kName, fmt::format("weight is {}; needed is one that weight, stacked_weight or "
+                            "composed_weight gave",
+                            described(weight)));
 }
 
 void Builder::check_count(const char* operation, const char* argument, std::int64_t count,

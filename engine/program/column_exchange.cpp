@@ -6,12 +6,6 @@ namespace atl {
 
 namespace {
 
-// All of a matrix whose rows have no gaps but their padding, which travels with them.
-std::span<std::byte> bytes_of_rows(MatrixView rows) {
-  return {static_cast<std::byte*>(rows.data),
-          static_cast<std::size_t>(rows.rows * rows.stride * bytes_of(rows.dtype))};
-}
-
 // A share has some of the central rows and some of the marginal ones, so all rows of a share don't
 // follow one another in the part.
 std::vector<Rows> contiguous(Rows rows) {
@@ -56,10 +50,12 @@ void ColumnExchange::columns_of_range(const Columns& columns, ConstMatrixView sh
   Queue& packing = packets_.packing_queue();
   const std::vector<MatrixView> packed = packed_slices(packing, columns, own.rows);
   for (int role = 0; role < group.roles(); ++role) {
-    copy_slice(packing, columns, role, own, packed[static_cast<std::size_t>(role)]);
+    copy_slice(rules::kToColumns, packing, columns, role, own,
+               packed[static_cast<std::size_t>(role)]);
   }
   const auto packets = begin(rules::kToColumns, packed, part, of_part, label);
-  copy_slice(rank_.queue, columns, group.role(), own, part.rows_in(group.share(of_part)));
+  copy_slice(rules::kToColumns, rank_.queue, columns, group.role(), own,
+             part.rows_in(group.share(of_part)));
   packets->finish();
 }
 
@@ -72,10 +68,12 @@ void ColumnExchange::rows_of_range(const Columns& columns, MatrixView part, Matr
   Queue& packing = packets_.packing_queue();
   const std::vector<MatrixView> packed = packed_slices(packing, columns, own.rows);
   const auto packets = begin(rules::kToRows, packed, part, of_part, label);
-  copy_back(columns, group.role(), part.rows_in(group.share(of_part)), own);
+  copy_slice(rules::kToRows, rank_.queue, columns, group.role(), part.rows_in(group.share(of_part)),
+             own);
   packets->finish();
   for (int role = 0; role < group.roles(); ++role) {
-    copy_back(columns, role, packed[static_cast<std::size_t>(role)], own);
+    copy_slice(rules::kToRows, rank_.queue, columns, role, packed[static_cast<std::size_t>(role)],
+               own);
   }
 }
 
@@ -89,8 +87,8 @@ std::unique_ptr<PendingPackets> ColumnExchange::begin(const Rule& conversion,
   for (int role = 0; role < group.roles(); ++role) {
     if (role == group.role()) continue;
     const auto r = static_cast<std::size_t>(role);
-    std::span<std::byte> sent = bytes_of_rows(packed[r]);
-    std::span<std::byte> received = bytes_of_rows(part.rows_in(group.share(of_part, role)));
+    std::span<std::byte> sent = rows_as_bytes(packed[r]);
+    std::span<std::byte> received = rows_as_bytes(part.rows_in(group.share(of_part, role)));
     if (&conversion == &rules::kToRows) std::swap(sent, received);
     sends[r] = sent;
     receives[r] = received;
@@ -99,36 +97,19 @@ std::unique_ptr<PendingPackets> ColumnExchange::begin(const Rule& conversion,
   return packets_.begin(0, std::move(sends), std::move(receives), label, memory_);
 }
 
-template <typename Copy>
-void ColumnExchange::for_matrices(const Columns& columns, int role, const Copy& copy) const {
-  const ColumnRange range = columns.slice_of(role, rank_.group->roles());
-  if (range.count == 0) return;
+void ColumnExchange::copy_slice(const Rule& conversion, Queue& queue, const Columns& columns,
+                                int role, ConstMatrixView from, MatrixView to) {
+  const ColumnRange slice = columns.slice_of(role, rank_.group->roles());
+  // A rank packs no rows for itself.
+  if (slice.count == 0 || from.rows == 0 || to.rows == 0) return;
   for (std::int64_t k = 0; k < columns.slices.matrices; ++k) {
-    copy(ColumnRange{k * columns.of_matrix() + range.first, range.count},
-         ColumnRange{k * range.count, range.count});
+    std::int64_t first_read = k * columns.of_matrix() + slice.first;
+    std::int64_t first_written = k * slice.count;
+    if (&conversion == &rules::kToRows) std::swap(first_read, first_written);
+    rank_.backend.run(queue, kernels::ApplyEpilogue{from.columns_in(first_read, slice.count),
+                                                    {},
+                                                    to.columns_in(first_written, slice.count)});
   }
-}
-
-void ColumnExchange::copy_slice(Queue& queue, const Columns& columns, int role, ConstMatrixView all,
-                                MatrixView slice) {
-  if (slice.rows == 0) return;
-  for_matrices(columns, role, [&](ColumnRange of_all, ColumnRange of_slice) {
-    rank_.backend.run(queue,
-                      kernels::ApplyEpilogue{all.columns_in(of_all.first, of_all.count),
-                                             {},
-                                             slice.columns_in(of_slice.first, of_slice.count)});
-  });
-}
-
-void ColumnExchange::copy_back(const Columns& columns, int role, ConstMatrixView slice,
-                               MatrixView all) {
-  if (slice.rows == 0) return;
-  for_matrices(columns, role, [&](ColumnRange of_all, ColumnRange of_slice) {
-    rank_.backend.run(rank_.queue,
-                      kernels::ApplyEpilogue{slice.columns_in(of_slice.first, of_slice.count),
-                                             {},
-                                             all.columns_in(of_all.first, of_all.count)});
-  });
 }
 
 std::vector<MatrixView> ColumnExchange::packed_slices(Queue& queue, const Columns& columns,
@@ -152,7 +133,7 @@ std::vector<MatrixView> ColumnExchange::packed_slices(Queue& queue, const Column
   auto* place = static_cast<std::byte*>(memory.view().data);
   for (MatrixView& slice : slices) {
     slice.data = place;
-    place += bytes_of_rows(slice).size();
+    place += rows_as_bytes(slice).size();
   }
   return slices;
 }
@@ -172,11 +153,6 @@ std::int64_t ColumnExchange::bytes_to_columns(const Columns& columns) const {
 std::int64_t ColumnExchange::bytes_to_rows(const Columns& columns) const {
   return (shape_.rows.part - shape_.rows.inner) *
          columns.slice_bytes(rank_.group->role(), rank_.group->roles());
-}
-
-// To rows, as much comes in as is sent to columns.
-std::int64_t ColumnExchange::buffer_bytes(const Columns& columns) const {
-  return bytes_to_columns(columns);
 }
 
 }  // namespace atl

@@ -50,8 +50,6 @@ class ColumnExchange {
   // Bytes that this rank sends for all rows.
   std::int64_t bytes_to_columns(const Columns& columns) const;
   std::int64_t bytes_to_rows(const Columns& columns) const;
-  // The same of buffers for either.
-  std::int64_t buffer_bytes(const Columns& columns) const;
 
  private:
   // Memory that transfers read and write; an abandoned one holds on to it.
@@ -66,13 +64,10 @@ class ColumnExchange {
                      const OperationLabel& label);
   // Room for so many rows of the slices of all others, one matrix behind the other.
   std::vector<MatrixView> packed_slices(Queue& queue, const Columns& columns, std::int64_t rows);
-  // Calls copy(columns of all matrices, columns of the slice) for each of the matrices.
-  template <typename Copy>
-  void for_matrices(const Columns& columns, int role, const Copy& copy) const;
-  // Between the columns of a role in rows with all of them, and these columns alone.
-  void copy_slice(Queue& queue, const Columns& columns, int role, ConstMatrixView all,
-                  MatrixView slice);
-  void copy_back(const Columns& columns, int role, ConstMatrixView slice, MatrixView all);
+  // The columns of a role: from rows with all of them to these columns alone (kToColumns), or back
+  // (kToRows).
+  void copy_slice(const Rule& conversion, Queue& queue, const Columns& columns, int role,
+                  ConstMatrixView from, MatrixView to);
   // From packed slices to the shares of others in `part` (kToColumns), or back (kToRows).
   std::unique_ptr<PendingPackets> begin(const Rule& conversion,
                                         const std::vector<MatrixView>& packed, MatrixView part,

@@ -35,9 +35,7 @@ DegreeFactors::DegreeFactors(const Rank& rank, const LocalGraphView& graph, bool
   for (double& factor : targets) factor = std::sqrt(factor);
   of_sources_ = {rank.backend, rank.queue, of_own_rows(std::move(sources))};
   of_targets_ = {rank.backend, rank.queue, of_own_rows(std::move(targets))};
-  std::vector<LocalId> rows(of_sources_.span().size());
-  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<LocalId>(i);
-  counting_ = {rank.backend, rank.queue, std::move(rows)};
+  counting_ = {rank.backend, rank.queue, first_numbers<LocalId>(std::ssize(of_sources_.span()))};
 }
 
 }  // namespace atl

@@ -64,9 +64,7 @@ class Dropper {
     }
     for (Value v = 0; v < loss_; ++v) {
       const Operation& op = program_.at(v);
-      const bool is_aggregated = op.needs_messages() || (op.decided.added_to != kNoValue &&
-                                                         aggregates(op.decided.added_to));
-      if (dropping_.keeps_aggregates && is_aggregated) keep(v);
+      if (dropping_.keeps_aggregates && aggregates(v)) keep(v);
       // Backward reads rows of neighbours again: they came with messages.
       if (op.rule->keeps_result) keep(v);
       for (const Value read : op.inputs) {
@@ -133,8 +131,7 @@ class Dropper {
       read = reads_again && again != again_.end() ? again->second : renamed_[index(read)];
     });
     op.scope = static_cast<int>(program_.scopes.size()) - 1;
-    program_.operations.push_back(std::move(op));
-    const Value made = program_.size() - 1;
+    const Value made = program_.append_unchanged(std::move(op));
     if (into != nullptr) {
       (*into)[old] = made;
     } else {

@@ -6,13 +6,6 @@ namespace atl {
 
 namespace {
 
-std::vector<LocalId> all_rows(std::size_t count) {
-  std::vector<LocalId> rows;
-  rows.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) rows.push_back(static_cast<LocalId>(i));
-  return rows;
-}
-
 template <typename T>
 std::vector<T> on_host(const Rank& rank, std::span<const T> values) {
   std::vector<T> host(values.size());
@@ -119,7 +112,7 @@ NodeWeightedLoss::NodeWeightedLoss(const Rank& rank, const LossTargets& targets,
                                    DType dtype)
     : Loss(rank.backend, targets, total),
       weights_(rank.backend, rank.queue, std::vector(weights)),
-      rows_(rank.backend, rank.queue, all_rows(weights.size())),
+      rows_(rank.backend, rank.queue, first_numbers<LocalId>(std::ssize(weights))),
       plain_(std::ssize(weights), columns, dtype) {}
 
 std::int64_t NodeWeightedLoss::bytes(std::int64_t rows, std::int64_t columns, DType dtype) {

@@ -176,9 +176,8 @@ class Network {
 
   Pass prepare(Program program) const;
   void reserve_values();
-  static PagedPass paged(const Pass& pass, std::span<const Block> blocks) {
-    return {blocks, pass.program, pass.schedule, pass.layout};
-  }
+  // The calls of blocks of a pass, if values lay in a file.
+  PagingProblem paged(const Pass& pass, std::span<const Block> blocks) const;
   MatrixView values() const;  // memory of a layout
   RankViews views_of(const Pass& pass, const Round& round) const;
   void run_blocks(const Execution& execution, std::span<const Block> blocks);

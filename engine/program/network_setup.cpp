@@ -103,11 +103,16 @@ std::int64_t Network::value_bytes(const Program& training) const {
 
 std::int64_t Network::bytes() const { return value_bytes() + state_.parameters.bytes(); }
 
+PagingProblem Network::paged(const Pass& pass, std::span<const Block> blocks) const {
+  return paging_problem(pass.program, blocks, pass.schedule, pass.layout, bytes_of(options_.dtype),
+                        values_->unit());
+}
+
 std::int64_t Network::least_budget() const {
   std::int64_t least = 0;
   for (const Pass* pass : {&training_, &evaluation_}) {
     for (const auto* blocks : {&pass->schedule.prologue, &pass->schedule.blocks}) {
-      least = std::max(least, values_->least_budget(paged(*pass, *blocks)));
+      least = std::max(least, least_paged_bytes(paged(*pass, *blocks)));
     }
   }
   return least;
@@ -116,14 +121,14 @@ std::int64_t Network::least_budget() const {
 bool Network::needs_features() const {
   for (const Pass* pass : {&training_, &evaluation_}) {
     for (const auto* blocks : {&pass->schedule.prologue, &pass->schedule.blocks}) {
-      if (values_->needs_features(paged(*pass, *blocks))) return true;
+      if (paged(*pass, *blocks).needs_features) return true;
     }
   }
   return false;
 }
 
 DiskTraffic Network::disk_traffic(std::int64_t budget) const {
-  const PagingPlan plan = values_->plan(paged(training_, training_.schedule.blocks), budget);
+  const PagingPlan plan = plan_paging(paged(training_, training_.schedule.blocks), budget);
   return {plan.written_bytes, plan.read_bytes};
 }
 
@@ -133,7 +138,7 @@ void Network::make_file() {
   values_->allocate(in_file);
   paging_ = std::make_unique<Paging>();
   const auto plan = [&](const Pass& pass, const std::vector<Block>& blocks) {
-    return values_->plan(paged(pass, blocks), in_file.budget);
+    return plan_paging(paged(pass, blocks), in_file.budget);
   };
   paging_->prologue = plan(training_, training_.schedule.prologue);
   paging_->training = plan(training_, training_.schedule.blocks);
@@ -229,7 +234,8 @@ std::int64_t Network::group_buffer_bytes() const {
   for (const Pass* pass : {&training_, &evaluation_}) {
     for (const Operation& op : pass->program.operations) {
       if (op.rule->reach != Reach::kGroup) continue;
-      most = std::max(most, group_exchange_->buffer_bytes(
+      // To rows, as much comes in as is sent to columns.
+      most = std::max(most, group_exchange_->bytes_to_columns(
                                 ColumnExchange::columns_of(pass->program, op, options_.dtype)));
     }
   }

@@ -5,8 +5,7 @@
 namespace atl {
 
 NodeTypeRows::NodeTypeRows(Backend& backend, Queue& queue, std::span<const std::uint16_t> types) {
-  std::vector<LocalId> sorted;
-  for (std::size_t row = 0; row < types.size(); ++row) sorted.push_back(static_cast<LocalId>(row));
+  std::vector<LocalId> sorted = first_numbers<LocalId>(std::ssize(types));
   std::ranges::stable_sort(sorted, {}, [&](LocalId row) { return types[to_index(row)]; });
   std::vector<LocalId> places(types.size());
   for (std::size_t k = 0; k < sorted.size(); ++k) {

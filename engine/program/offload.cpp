@@ -116,7 +116,7 @@ class Offloader {
           const bool again = v >= loss && fetched != fetched_.end();
           read = again ? fetched->second : renamed_[index(read)];
         });
-        renamed_[index(v)] = append(std::move(op));
+        renamed_[index(v)] = program_.append_unchanged(std::move(op));
       }
       end_scope(scope);
     }
@@ -133,11 +133,6 @@ class Offloader {
     return found == all.end() ? none : found->second;
   }
 
-  Value append(Operation op) {
-    program_.operations.push_back(std::move(op));
-    return program_.size() - 1;
-  }
-
   // Copies run in the order in which they begin, and who waits for one waits for all before: so
   // what is waited for comes first.
   void begin_scope(const Program& before, int scope) {
@@ -146,37 +141,37 @@ class Offloader {
       op.rule = &rules::kFinishFetch;
       op.inputs = {fetching_.at(c.value)};
       op.scope = scope;
-      fetched_[c.value] = append(std::move(op));
+      fetched_[c.value] = program_.append_unchanged(std::move(op));
     }
     for (const Candidate& c : of(fetches_, scope)) {
       const Operation& source = before.at(c.value);
-      fetching_[c.value] = append({.rule = &rules::kFetch,
-                                   .inputs = {stored_.at(c.value)},
-                                   .columns = source.columns,
-                                   .rows = source.rows_of(),
-                                   .scope = scope,
-                                   .attributes = Copied{c.with_halo},
-                                   .packed = source.packed,
-                                   .wide = source.wide});
+      fetching_[c.value] = program_.append_unchanged({.rule = &rules::kFetch,
+                                                      .inputs = {stored_.at(c.value)},
+                                                      .columns = source.columns,
+                                                      .rows = source.rows_of(),
+                                                      .scope = scope,
+                                                      .attributes = Copied{c.with_halo},
+                                                      .packed = source.packed,
+                                                      .wide = source.wide});
     }
   }
 
   void end_scope(int scope) {
     for (const Candidate& c : of(finishes_stores_, scope)) {
       const Value value = renamed_[index(c.value)];
-      append({.rule = &rules::kFinishStore,
-              .inputs = {stored_.at(c.value), value},
-              .columns = program_.at(value).columns,
-              .scope = scope});
+      program_.append_unchanged({.rule = &rules::kFinishStore,
+                                 .inputs = {stored_.at(c.value), value},
+                                 .columns = program_.at(value).columns,
+                                 .scope = scope});
     }
     for (const Candidate& c : of(stores_, scope)) {
       const Value value = renamed_[index(c.value)];
-      stored_[c.value] = append({.rule = &rules::kStore,
-                                 .inputs = {value},
-                                 .columns = program_.at(value).columns,
-                                 .rows = program_.at(value).rows_of(),
-                                 .scope = scope,
-                                 .attributes = Copied{c.with_halo}});
+      stored_[c.value] = program_.append_unchanged({.rule = &rules::kStore,
+                                                    .inputs = {value},
+                                                    .columns = program_.at(value).columns,
+                                                    .rows = program_.at(value).rows_of(),
+                                                    .scope = scope,
+                                                    .attributes = Copied{c.with_halo}});
     }
   }
 

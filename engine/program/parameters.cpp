@@ -21,7 +21,7 @@ MatrixView in_rows(MatrixView stacked, std::int64_t count) {
 
 }  // namespace
 
-RowRange Parameter::block(std::int64_t k) const {
+RowRange DeclaredParameter::block(std::int64_t k) const {
   if (heights.empty()) return {k * (rows / stacked), (k + 1) * (rows / stacked)};
   const auto end = heights.begin() + k;
   const std::int64_t first = std::accumulate(heights.begin(), end, std::int64_t{0});
@@ -49,50 +49,27 @@ std::int64_t ParameterSizes::bytes(DType dtype) const {
          (own != dtype ? operands_ * bytes_of(dtype) : 0);
 }
 
-int ParameterStore::declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
-                            Initialisation initialisation, std::int64_t stacked, double start,
-                            std::vector<std::int64_t> heights) {
-  ATOLL_ASSERT(!has_per_node(), "{}", name);
-  const bool is_weight = initialisation == Initialisation::kGlorotUniform;
-  parameters_.push_back({std::move(name), layer, rows, cols, sizes_.values(), is_weight,
-                         sizes_.operands(), stacked, std::move(heights)});
-  trained_.push_back(parameters_.back());
-  initialisations_.push_back(initialisation);
-  starts_.push_back(start);
-  sizes_.add(rows, cols);
-  return static_cast<int>(parameters_.size()) - 1;
-}
-
-int ParameterStore::declare_per_node(std::string name, std::span<const GlobalId> ids,
-                                     std::int64_t cols) {
-  ATOLL_ASSERT(!has_per_node(), "{}", name);
-  node_ids_ = ids;
-  const std::int64_t before = size();
-  const auto rows = static_cast<std::int64_t>(ids.size());
-  const int index =
-      declare(std::move(name), /*layer=*/-1, rows, cols, Initialisation::kGlorotUniform,
-              /*stacked=*/std::max<std::int64_t>(rows, 1));
-  parameters_.back().per_node = trained_.back().per_node = true;
-  shared_size_ = before;
-  return index;
-}
-
-int ParameterStore::declare_composed(std::string name, int layer, std::int64_t rows,
-                                     std::int64_t cols, Composition composition) {
-  const std::int64_t count = at(composition.coefficients).rows;
-  parameters_.push_back({std::move(name),
-                         layer,
-                         rows,
-                         cols,
-                         sizes_.composed(),
-                         composition.is_operand(),
-                         sizes_.operands(),
-                         count,
-                         {},
-                         composition});
-  initialisations_.push_back(Initialisation::kZeros);
-  starts_.push_back(0);
-  sizes_.add_composed(rows, cols, composition);
+int ParameterStore::declare(const DeclaredParameter& declared, std::span<const GlobalId> ids) {
+  ATOLL_ASSERT(!has_per_node(), "{}", declared.name);
+  Parameter parameter{declared};
+  parameter.operand_offset = sizes_.operands();
+  if (declared.composition.present()) {
+    parameter.offset = sizes_.composed();
+    parameter.is_weight = declared.composition.is_operand();
+    sizes_.add_composed(declared.rows, declared.columns, declared.composition);
+  } else {
+    if (declared.per_node) {
+      node_ids_ = ids;
+      shared_size_ = size();
+      parameter.rows = std::ssize(ids);
+      parameter.stacked = std::max<std::int64_t>(parameter.rows, 1);
+    }
+    parameter.offset = sizes_.values();
+    parameter.is_weight = declared.initialisation == Initialisation::kGlorotUniform;
+    sizes_.add(parameter.rows, parameter.columns);
+    trained_.push_back(parameter);
+  }
+  parameters_.push_back(std::move(parameter));
   return static_cast<int>(parameters_.size()) - 1;
 }
 
@@ -123,13 +100,13 @@ void ParameterStore::initialise(Backend& backend, Queue& queue, std::uint64_t se
   const RandomKey key{seed, RandomStream::kInit, static_cast<std::uint8_t>(index & 0xFFU),
                       static_cast<std::uint32_t>(index >> 8U)};
   const auto limit_of = [&](RowRange matrix) {
-    return std::sqrt(6.0 / static_cast<double>(matrix.size() + parameter.cols));
+    return std::sqrt(6.0 / static_cast<double>(matrix.size() + parameter.columns));
   };
   std::int64_t number = 0;
   RowRange matrix = parameter.block(number);  // the one of those stacked that a row belongs to
   double limit = limit_of(matrix);
   const auto start = [&](std::int64_t row, std::int64_t column) {
-    switch (initialisations_[index]) {
+    switch (parameter.initialisation) {
       case Initialisation::kGlorotUniform: {
         const double uniform = random_uniform(key, static_cast<std::uint64_t>(row),
                                               static_cast<std::uint32_t>(column));
@@ -138,13 +115,13 @@ void ParameterStore::initialise(Backend& backend, Queue& queue, std::uint64_t se
       case Initialisation::kOnes:
         return 1.0;
       case Initialisation::kStart:
-        return starts_[index];
+        return parameter.start;
       default:
         return 0.0;
     }
   };
   const MatrixView values = value(static_cast<int>(index));
-  const std::int64_t block = std::max<std::int64_t>(1, kBlockElements / parameter.cols);
+  const std::int64_t block = std::max<std::int64_t>(1, kBlockElements / parameter.columns);
   std::vector<double> wide;
   std::vector<float> narrow;
   for (std::int64_t begin = 0; begin < parameter.rows; begin += block) {
@@ -244,7 +221,7 @@ void ParameterStore::refresh_operands(Backend& backend, Queue& queue) {
         if (!at(next).composition.present()) latest = next;
       }
       const Parameter& last = at(latest);
-      const std::int64_t end = last.offset + aligned(last.rows * last.cols);
+      const std::int64_t end = last.offset + aligned(last.rows * last.columns);
       const std::int64_t elements = end - parameter.offset;
       from = {from.data, 1, elements, elements, dtype_};
       to = {to.data, 1, elements, elements, operand_dtype_};
@@ -260,8 +237,9 @@ ConstMatrixView ParameterStore::operand(int index) {
 }
 
 MatrixView ParameterStore::operand_copy(const Parameter& parameter) {
-  return {operands_.view().row<Bf16>(0) + parameter.operand_offset, parameter.rows, parameter.cols,
-          is_padded(parameter) ? padded_columns(parameter.cols) : parameter.cols, operand_dtype_};
+  return {
+      operands_.view().row<Bf16>(0) + parameter.operand_offset, parameter.rows, parameter.columns,
+      is_padded(parameter) ? padded_columns(parameter.columns) : parameter.columns, operand_dtype_};
 }
 
 MatrixView ParameterStore::part(Tensor& flat, int index) {
@@ -271,7 +249,7 @@ MatrixView ParameterStore::part(Tensor& flat, int index) {
   Tensor& array = !composed ? flat : &flat == &values_ ? composed_values_ : composed_gradients_;
   const MatrixView row = array.view();
   return {static_cast<std::byte*>(row.data) + parameter.offset * bytes_of(row.dtype),
-          parameter.rows, parameter.cols, parameter.cols, row.dtype};
+          parameter.rows, parameter.columns, parameter.columns, row.dtype};
 }
 
 }  // namespace atl

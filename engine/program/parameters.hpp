@@ -27,33 +27,41 @@ struct Composition {
   bool is_operand() const { return !per_head; }
 };
 
-// One parameter: matrix [rows, cols] at `offset` of the flat arrays, or, composed, of arrays that
-// only hold such.
-struct Parameter {
+// How a parameter starts.
+enum class Initialisation {
+  // Weights: U(-a, a), a = sqrt(6 / (rows + columns)) (Glorot & Bengio 2010, eq. 16).
+  kGlorotUniform,
+  kZeros,
+  kOnes,
+  kStart,  // a number that was given
+};
+
+// A matrix [rows, columns] of a program, wherever it lies.
+struct DeclaredParameter {
   std::string name;  // e.g. "layers.0.weight"
   int layer = 0;
   std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  std::int64_t offset = 0;
-  // A factor of products, which may read a copy of it (an operand); else it is a row of factors or
-  // terms of columns.
-  bool is_weight = false;
-  std::int64_t operand_offset = 0;  // in the flat array of copies
-  std::int64_t stacked = 1;         // see DeclaredParameter
-  std::vector<std::int64_t> heights = {};
+  std::int64_t columns = 0;
+  Initialisation initialisation = Initialisation::kZeros;
+  std::int64_t stacked = 1;  // matrices, one below the other, initialised as if each stood alone
+  std::vector<std::int64_t> heights = {};  // rows of each of these; empty: all have equally many
+  double start = 0;                        // of Initialisation::kStart
   Composition composition = {};
-  bool per_node = false;  // a row per node of this rank
+  // A row for each node of the graph, the last parameter: ranks have those of their own nodes.
+  bool per_node = false;
 
   // Rows of matrix k of those that are stacked.
   RowRange block(std::int64_t k) const;
 };
 
-// How a parameter starts.
-enum class Initialisation {
-  kGlorotUniform,  // weights: U(-a, a), a = sqrt(6 / (rows + cols)) (Glorot & Bengio 2010, eq. 16)
-  kZeros,
-  kOnes,
-  kStart,  // a number that was given
+// One parameter of a rank: at `offset` of the flat arrays, or, composed, of arrays that only hold
+// such. per_node: a row per node of this rank.
+struct Parameter : DeclaredParameter {
+  std::int64_t offset = 0;
+  std::int64_t operand_offset = 0;  // in the flat array of copies
+  // A factor of products, which may read a copy of it (an operand); else it is a row of factors or
+  // terms of columns.
+  bool is_weight = false;
 };
 
 // How many elements parameters have in flat arrays, gaps included. Where weights are copied for
@@ -90,16 +98,11 @@ class ParameterStore {
   explicit ParameterStore(DType dtype, bool pads_operands = false)
       : dtype_(parameter_dtype(dtype)), operand_dtype_(dtype), sizes_(pads_operands) {}
 
-  // Declares a parameter and returns its index; all are declared before allocate().
-  int declare(std::string name, int layer, std::int64_t rows, std::int64_t cols,
-              Initialisation initialisation, std::int64_t stacked = 1, double start = 0,
-              std::vector<std::int64_t> heights = {});
-  // A row for each node of the rank, which starts by the node's id (`ids`: host memory that must
-  // outlive this); the last that is declared. Gradients of all others are summed over ranks.
-  int declare_per_node(std::string name, std::span<const GlobalId> ids, std::int64_t cols);
-  // Behind what it is made of. It is not trained, saved or summed over ranks itself.
-  int declare_composed(std::string name, int layer, std::int64_t rows, std::int64_t cols,
-                       Composition composition);
+  // Declares a parameter and returns its index; all are declared before allocate(). A composed one
+  // comes behind what it is made of, and is not trained, saved or summed over ranks itself. One per
+  // node comes last, with a row for each of `ids` (host memory that must outlive this), which
+  // starts by the node's id; gradients of all others are summed over ranks.
+  int declare(const DeclaredParameter& declared, std::span<const GlobalId> ids = {});
   std::int64_t bytes() const { return sizes_.bytes(operand_dtype_); }
   // Allocates values, gradients and the two moments of Adam, and initialises them from `seed`: the
   // same values for any world size.
@@ -141,7 +144,7 @@ class ParameterStore {
   void initialise(Backend& backend, Queue& queue, std::uint64_t seed, std::size_t index);
   bool has_operands() const { return operand_dtype_ != dtype_; }
   bool is_padded(const Parameter& parameter) const {
-    return sizes_.pads(parameter.rows, parameter.cols);
+    return sizes_.pads(parameter.rows, parameter.columns);
   }
   // `flat` is values_ or gradients_.
   MatrixView part(Tensor& flat, int index);
@@ -156,8 +159,6 @@ class ParameterStore {
   ParameterSizes sizes_;
   std::vector<Parameter> parameters_;
   std::vector<Parameter> trained_;
-  std::vector<Initialisation> initialisations_;
-  std::vector<double> starts_;
   std::span<const GlobalId> node_ids_;
   std::int64_t shared_size_ = -1;  // elements before those of nodes; -1: there are none
   Tensor values_, gradients_, first_moments_, second_moments_;

@@ -32,6 +32,10 @@ Value Program::append(Operation operation) {
       at(operation.inputs[0]).rows_of() == RowsOf::kPairs) {
     operation.rows = RowsOf::kPairs;
   }
+  return append_unchanged(std::move(operation));
+}
+
+Value Program::append_unchanged(Operation operation) {
   operations.push_back(std::move(operation));
   return size() - 1;
 }

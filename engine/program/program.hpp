@@ -26,20 +26,6 @@ inline bool has_directions(const Scope& scope) {
   return scope.kind != Scope::Kind::kLoss && scope.kind != Scope::Kind::kStep;
 }
 
-struct DeclaredParameter {
-  std::string name;  // e.g. "layers.0.weight"
-  int layer = 0;
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
-  Initialisation initialisation = Initialisation::kZeros;
-  std::int64_t stacked = 1;  // matrices, one below the other, initialised as if each stood alone
-  std::vector<std::int64_t> heights = {};  // rows of each of these; empty: all have equally many
-  double start = 0;                        // of Initialisation::kStart
-  Composition composition = {};
-  // A row for each node of the graph, the last parameter: ranks have those of their own nodes.
-  bool per_node = false;
-};
-
 struct DeclaredNorm {
   std::string name;  // e.g. "layers.0.norm"
   std::int64_t columns = 0;
@@ -80,6 +66,8 @@ struct Program {
   int size() const { return static_cast<int>(operations.size()); }
   // Appends it to the last scope. If it works on any rows, they are pairs if its first input's are.
   Value append(Operation operation);
+  // Appends it as it is.
+  Value append_unchanged(Operation operation);
   const Scope& scope_of(Value value) const {
     return scopes[static_cast<std::size_t>(at(value).scope)];
   }

@@ -150,14 +150,7 @@ RankState::RankState(const Program& training, const NetworkOptions& options, con
       own_norms(std::make_unique<std::vector<NormState>>()),
       norms(*own_norms) {
   for (const DeclaredParameter& p : training.parameters) {
-    if (p.composition.present()) {
-      parameters.declare_composed(p.name, p.layer, p.rows, p.columns, p.composition);
-    } else if (p.per_node) {
-      parameters.declare_per_node(p.name, graph_.inner_ids, p.columns);
-    } else {
-      parameters.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked, p.start,
-                         p.heights);
-    }
+    parameters.declare(p, graph_.inner_ids);
   }
   for (const DeclaredNorm& norm : training.norms) {
     norms.push_back({.name = norm.name, .columns = norm.columns});
@@ -245,12 +238,12 @@ DropoutSpec RankViews::dropout(const Activation& activation) const {
 
 AttentionDropout RankViews::dropout_of_edges(const AttentionOptions& options) const {
   const std::span<const GlobalId> ids = operators().halo_return()->column_ids();
-  return {.key = key(RandomStream::kAttentionDropout, options.site),
-          .rate = dropout_threshold(options.dropout),
-          .row_ids = ids.first(static_cast<std::size_t>(rows().of_part())),
-          .col_ids = ids,
-          .first_head = op().first_head,
-          .state = round_.state};
+  return {{.key = key(RandomStream::kAttentionDropout, options.site),
+           .rate = dropout_threshold(options.dropout),
+           .row_ids = ids.first(static_cast<std::size_t>(rows().of_part())),
+           .state = round_.state},
+          /*col_ids=*/ids,
+          op().first_head};
 }
 
 SparseOperator RankViews::matrix() const {

@@ -38,7 +38,6 @@ class Scheduler {
 
   Schedule run() {
     add_scopes(schedule_.prologue, /*constant=*/true);
-    schedule_.prologue_end = now_;
     add_scopes(schedule_.blocks, /*constant=*/false);
     const auto loss = std::ranges::find_if(schedule_.blocks, [&](const Block& block) {
       return program_.scopes[static_cast<std::size_t>(block.scope)].kind == Scope::Kind::kLoss;

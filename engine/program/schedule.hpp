@@ -71,7 +71,6 @@ struct Schedule {
   std::vector<int> instants;
   // The same of its computed rows; -1: it has none.
   std::vector<int> computed_instants;
-  int prologue_end = 0;  // the first instant after it
 };
 
 // A scope is cut into segments: after an operation that all ranks wait for; before one that needs

@@ -226,11 +226,6 @@ class Sharding {
     return slices;
   }
 
-  Value append(Operation operation) {
-    program_.operations.push_back(std::move(operation));
-    return program_.size() - 1;
-  }
-
   void write_by_columns(Value v, Operation op) {
     const std::int64_t heads = heads_[index(v)];
     const Slices slices = slices_of(op, op, heads);
@@ -246,10 +241,10 @@ class Sharding {
     for (Value& input : op.inputs) input = in_columns(input, op, heads);
     if (op.rows_of() == RowsOf::kNodes) op.rows = RowsOf::kPart;
     if (works_by_heads(op)) take_heads(op, heads);
-    columns_[{v, heads}] = append(std::move(op));
+    columns_[{v, heads}] = program_.append_unchanged(std::move(op));
     if (!is_read_by_rows(v)) return;
     to_rows.inputs = {columns_.at({v, heads})};
-    rows_[index(v)] = append(std::move(to_rows));
+    rows_[index(v)] = program_.append_unchanged(std::move(to_rows));
   }
 
   // Gradients of what it reads are summed over all ranks: each adds those of its own columns.
@@ -270,7 +265,7 @@ class Sharding {
 
   void write_by_rows(Value v, Operation op) {
     for_each_read(op, [&](Value& read) { read = rows_[index(read)]; });
-    rows_[index(v)] = append(std::move(op));
+    rows_[index(v)] = program_.append_unchanged(std::move(op));
   }
 
   // The value of the program as it was, in columns; converted, where it must be, for `reader`,
@@ -290,7 +285,7 @@ class Sharding {
                          .attributes = slices,
                          .packed = slices.packed,
                          .wide = rows.wide};
-    return columns_[{v, heads}] = append(std::move(to_columns));
+    return columns_[{v, heads}] = program_.append_unchanged(std::move(to_columns));
   }
 
   Program& program_;

@@ -16,19 +16,6 @@ void ValueMemory::allocate(const ValuesInFile& in_file) {
   file_ = std::make_unique<FileMemory>(in_file.folder, whole_units());
 }
 
-PagingProblem ValueMemory::problem(const PagedPass& pass) const {
-  return paging_problem(pass.program, pass.blocks, pass.schedule, pass.layout,
-                        bytes_of(tensor_.view().dtype), unit());
-}
-
-std::int64_t ValueMemory::least_budget(const PagedPass& pass) const {
-  return least_paged_bytes(problem(pass));
-}
-
-PagingPlan ValueMemory::plan(const PagedPass& pass, std::int64_t budget) const {
-  return plan_paging(problem(pass), budget);
-}
-
 std::unique_ptr<ValuePager> ValueMemory::make_pager(const ValuesInFile& in_file,
                                                     std::int64_t lasting) const {
   if (!in_file.any()) return nullptr;

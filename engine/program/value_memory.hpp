@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "base/file_memory.hpp"
-#include "engine/program/paging.hpp"
 #include "engine/program/value_pager.hpp"
 #include "engine/tensor/tensor.hpp"
 
@@ -21,14 +20,6 @@ struct ValuesInFile {
   std::span<const std::byte> features = {};
 
   bool any() const { return !folder.empty(); }
-};
-
-// The calls of a pass that runs with values in a file.
-struct PagedPass {
-  std::span<const Block> blocks;
-  const Program& program;
-  const Schedule& schedule;
-  const Layout& layout;
 };
 
 class ValueMemory {
@@ -52,19 +43,12 @@ class ValueMemory {
     return view;
   }
 
-  // The least budget with which a pass runs.
-  std::int64_t least_budget(const PagedPass& pass) const;
-  // Whether it reads features anywhere, so that they must be in memory.
-  bool needs_features(const PagedPass& pass) const { return problem(pass).needs_features; }
-  // As the pass would run with a budget.
-  PagingPlan plan(const PagedPass& pass, std::int64_t budget) const;
+  // Parts that come from a file and leave: as large as pays for a call of the system, but many.
+  std::int64_t unit() const;
   // Null: all values are in memory. lasting: bytes from the begin that outlive passes.
   std::unique_ptr<ValuePager> make_pager(const ValuesInFile& in_file, std::int64_t lasting) const;
 
  private:
-  PagingProblem problem(const PagedPass& pass) const;
-  // Parts that come and leave: as large as pays for a call of the system, but many.
-  std::int64_t unit() const;
   std::int64_t whole_units() const { return (bytes() + unit() - 1) / unit() * unit(); }
 
   Tensor tensor_;  // its memory only where there is no file

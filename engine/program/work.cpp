@@ -57,14 +57,7 @@ class CountedViews final : public Views {
     return view;
   }
   MatrixView gradient(int number) const override { return parameter(number); }
-  RowRange block(int number, std::int64_t k) const override {
-    const DeclaredParameter& p = declared(number);
-    Parameter stacked;
-    stacked.rows = p.rows;
-    stacked.stacked = p.stacked;
-    stacked.heights = p.heights;
-    return stacked.block(k);
-  }
+  RowRange block(int number, std::int64_t k) const override { return declared(number).block(k); }
 
   NormViews norm(int number) const override {
     const std::int64_t columns = program().norms[static_cast<std::size_t>(number)].columns;

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace atl {
@@ -15,6 +18,21 @@ struct NamedTensor {
   std::vector<std::int64_t> shape;
   std::vector<std::byte> bytes;
 };
+
+// A tensor of values on the host, `dtype` being the name of their type.
+template <typename T>
+NamedTensor host_tensor(const char* dtype, std::vector<std::int64_t> shape,
+                        std::span<const T> values) {
+  const auto bytes = std::as_bytes(values);
+  return {dtype, std::move(shape), {bytes.begin(), bytes.end()}};
+}
+// The values of a tensor whose type is T.
+template <typename T>
+std::vector<T> values_in(const NamedTensor& tensor) {
+  std::vector<T> values(tensor.bytes.size() / sizeof(T));
+  std::memcpy(values.data(), tensor.bytes.data(), values.size() * sizeof(T));
+  return values;
+}
 
 struct SafetensorsFile {
   std::map<std::string, NamedTensor> tensors;

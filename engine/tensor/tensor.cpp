@@ -58,6 +58,11 @@ void download_rows(Backend& backend, Queue& queue, ConstMatrixView from, T* to) 
 
 }  // namespace
 
+void fill_zero_rows(Backend& backend, Queue& queue, MatrixView rows) {
+  rows.cols = rows.stride;
+  backend.run(queue, kernels::FillZero{rows});
+}
+
 void upload_f32(Backend& backend, Queue& queue, std::span<const float> host, MatrixView y) {
   // Between the columns of any other matrix might lie somebody else's.
   ATOLL_ASSERT(y.stride == y.cols || y.stride == padded_columns(y.cols));

@@ -14,12 +14,6 @@
 
 namespace atl {
 
-// Frees memory of a backend.
-struct DeviceDeleter {
-  Backend* backend = nullptr;
-  void operator()(void* data) const noexcept { backend->release(data); }
-};
-using DeviceMemory = std::unique_ptr<void, DeviceDeleter>;
 DeviceMemory allocate_device(Backend& backend, std::int64_t bytes);
 
 // Frees staging memory of a backend.
@@ -29,6 +23,25 @@ struct StagingDeleter {
 };
 using StagingMemory = std::unique_ptr<void, StagingDeleter>;
 StagingMemory allocate_staging(Backend& backend, std::int64_t bytes);
+
+// Memory by `kAllocate`, one of the two above, as large as it was ever asked for.
+template <auto kAllocate>
+class GrowingMemory {
+ public:
+  // Loses what is there where it grows.
+  void reserve(Backend& backend, std::int64_t bytes) {
+    if (bytes_ >= bytes) return;
+    memory_.reset();  // first: there may be no room for both
+    bytes_ = 0;
+    memory_ = kAllocate(backend, bytes);
+    bytes_ = bytes;
+  }
+  void* get() const { return memory_.get(); }
+
+ private:
+  std::invoke_result_t<decltype(kAllocate), Backend&, std::int64_t> memory_;
+  std::int64_t bytes_ = 0;
+};
 
 // A dense row-major matrix, its rows padded (padded_columns). Its shape is declared first and its
 // memory allocated later, so that a rank knows what it needs before it takes anything.
@@ -167,6 +180,23 @@ class ReadBackArray {
   DeviceArray<T> device_;
   StagingMemory host_;
 };
+
+// 0, 1, 2, ...: lists of all rows, say.
+template <typename T>
+std::vector<T> first_numbers(std::int64_t count) {
+  std::vector<T> numbers(static_cast<std::size_t>(count));
+  for (std::size_t k = 0; k < numbers.size(); ++k) numbers[k] = static_cast<T>(k);
+  return numbers;
+}
+
+// Whole rows, padding included.
+inline std::span<std::byte> rows_as_bytes(MatrixView rows) {
+  return {static_cast<std::byte*>(rows.data),
+          static_cast<std::size_t>(rows.rows * rows.stride * bytes_of(rows.dtype))};
+}
+
+// Fills rows with zeros, padding included, which kernels don't write: rows travel with it.
+void fill_zero_rows(Backend& backend, Queue& queue, MatrixView rows);
 
 // Fills y [rows, cols] in the backend's memory, f32 or bf16, with a row-major f32 matrix of the
 // host. Rows of y lie as those of a Tensor, whose padding may be written, or without gaps.

@@ -62,9 +62,6 @@ class Aligner {
   std::vector<HostClock>& hosts() { return result_.hosts; }
   std::size_t count() const { return result_.hosts.size(); }
   int host_of(int rank) const { return result_.host_of[static_cast<std::size_t>(rank)]; }
-  const TraceEvent& event(int rank, int index) const {
-    return trace_.ranks[static_cast<std::size_t>(rank)].events[static_cast<std::size_t>(index)];
-  }
 
   void find_hosts() {
     std::map<std::string, int> index;
@@ -90,8 +87,8 @@ class Aligner {
 
   void add(const MatchedPacket& packet) {
     constraints_.push_back({host_of(packet.source), host_of(packet.destination),
-                            event(packet.source, packet.send).begin_us,
-                            event(packet.destination, packet.packet).end_us});
+                            trace_.event(packet.source, packet.send).begin_us,
+                            trace_.event(packet.destination, packet.packet).end_us});
   }
 
   // Only the last rank of a host to begin and the first to end say something.
@@ -99,7 +96,7 @@ class Aligner {
     std::vector<Span> seen(count(), {kInfinity, -kInfinity});  // first end, last begin
     bool queued = false;
     for (std::size_t r = 0; r < reduction.size(); ++r) {
-      const TraceEvent& e = event(static_cast<int>(r), reduction[r]);
+      const TraceEvent& e = trace_.event(static_cast<int>(r), reduction[r]);
       Span& host = seen[static_cast<std::size_t>(result_.host_of[r])];
       host = {std::min(host.low, e.end_us), std::max(host.high, e.begin_us)};
       if (e.lane == kQueueLane) queued = true;

@@ -51,10 +51,6 @@ class GraphMaker {
  private:
   using WorkKey = std::tuple<int, std::string, int, std::string>;  // rank, name, layer, direction
 
-  const TraceEvent& event(int rank, int index) const {
-    return trace_.ranks[static_cast<std::size_t>(rank)].events[static_cast<std::size_t>(index)];
-  }
-
   // An evaluation after the epoch carries its number, too.
   bool in_epoch(int rank, const TraceEvent& event) const {
     const RankEpoch& epoch = graph_.ranks[static_cast<std::size_t>(rank)];
@@ -132,8 +128,8 @@ class GraphMaker {
   }
 
   void add_packet(const MatchedPacket& packet) {
-    const TraceEvent& send = event(packet.source, packet.send);
-    const TraceEvent& received = event(packet.destination, packet.packet);
+    const TraceEvent& send = trace_.event(packet.source, packet.send);
+    const TraceEvent& received = trace_.event(packet.destination, packet.packet);
     if (!in_epoch(packet.source, send)) return;
     const int posted = posting_work(packet.source, send, send.begin_us);
     const int sending = add_node(FlowKind::kSend, packet.source, send);
@@ -156,9 +152,9 @@ class GraphMaker {
       const auto found = node_of_.find({static_cast<int>(r), reduction[r]});
       if (found == node_of_.end()) return;  // of another epoch, or of an evaluation
       nodes.push_back(found->second);
-      last = std::max(last, event(static_cast<int>(r), reduction[r]).begin_us);
+      last = std::max(last, trace_.event(static_cast<int>(r), reduction[r]).begin_us);
     }
-    const int meeting = add_node(FlowKind::kMeeting, -1, event(0, reduction[0]));
+    const int meeting = add_node(FlowKind::kMeeting, -1, trace_.event(0, reduction[0]));
     FlowNode& node = graph_.nodes[static_cast<std::size_t>(meeting)];
     node.begin_us = node.end_us = last;
     node.bytes = 0;

@@ -9,13 +9,6 @@ namespace atl {
 
 namespace {
 
-TraceEvent& event_of(Trace& trace, int rank, int index) {
-  return trace.ranks[static_cast<std::size_t>(rank)].events[static_cast<std::size_t>(index)];
-}
-const TraceEvent& event_of(const Trace& trace, int rank, int index) {
-  return trace.ranks[static_cast<std::size_t>(rank)].events[static_cast<std::size_t>(index)];
-}
-
 void move_to_common_clock(Trace& trace, const ClockAlignment& clocks) {
   double first = std::numeric_limits<double>::infinity();
   for (std::size_t r = 0; r < trace.ranks.size(); ++r) {
@@ -63,8 +56,8 @@ Json span_event(const TraceEvent& event, std::size_t rank) {
 // inside.
 void add_arrow(const Trace& trace, const MatchedPacket& packet, std::size_t number,
                std::vector<Json>& events) {
-  const TraceEvent& send = event_of(trace, packet.source, packet.send);
-  const TraceEvent& received = event_of(trace, packet.destination, packet.packet);
+  const TraceEvent& send = trace.event(packet.source, packet.send);
+  const TraceEvent& received = trace.event(packet.destination, packet.packet);
   const double inside = received.end_us - std::min(0.01, received.duration_us() / 2);
   events.push_back({{"name", "packet"},
                     {"cat", "packet"},
@@ -94,9 +87,9 @@ MergedTrace merge_trace(Trace trace) {
   merged.clocks = align_clocks(trace, merged.packets, merged.reductions);
   move_to_common_clock(trace, merged.clocks);
   for (MatchedPacket& packet : merged.packets) {
-    TraceEvent& received = event_of(trace, packet.destination, packet.packet);
+    TraceEvent& received = trace.event(packet.destination, packet.packet);
     packet.awaited_us = received.begin_us;
-    clip(received, event_of(trace, packet.source, packet.send));
+    clip(received, trace.event(packet.source, packet.send));
   }
   merged.trace = std::move(trace);
   return merged;

@@ -36,6 +36,13 @@ struct RankTrace {
 struct Trace {
   std::string place;  // its file, for errors
   std::vector<RankTrace> ranks;
+
+  const TraceEvent& event(int rank, int index) const {
+    return ranks[static_cast<std::size_t>(rank)].events[static_cast<std::size_t>(index)];
+  }
+  TraceEvent& event(int rank, int index) {
+    return ranks[static_cast<std::size_t>(rank)].events[static_cast<std::size_t>(index)];
+  }
 };
 
 // Throws Error{kInput} naming the file, the number of the event (from 0), the field, the value

@@ -44,22 +44,10 @@ void on_all_ranks(Transport& transport, const std::function<void()>& work,
   transport.all_reduce(std::span(failed), label);
   for (std::size_t root = 0; root < failed.size(); ++root) {
     if (failed[root] == 0) continue;
-    const std::string mine = error ? error->what() : "";
-    auto length = static_cast<std::int64_t>(mine.size());
-    transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), static_cast<int>(root),
-                        {"error report"});
-    std::string text = rank == root ? mine : std::string(static_cast<std::size_t>(length), ' ');
-    transport.broadcast(std::as_writable_bytes(std::span(text)), static_cast<int>(root),
-                        {"error report"});
+    std::string text = error ? error->what() : "";
+    share_text(transport, text, {"error report"}, static_cast<int>(root));
     throw Error(static_cast<ErrorKind>(failed[root] - 1), text);
   }
-}
-
-void share_text(Transport& transport, std::string& text, const OperationLabel& label, int root) {
-  auto length = static_cast<std::int64_t>(text.size());
-  transport.broadcast(std::as_writable_bytes(std::span(&length, 1)), root, label);
-  text.resize(static_cast<std::size_t>(length));
-  transport.broadcast(std::as_writable_bytes(std::span(text)), root, label);
 }
 
 }  // namespace atl

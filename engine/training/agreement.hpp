@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "engine/comm/transport.hpp"
+#include "engine/comm/rank_texts.hpp"
 
 namespace atl {
 
@@ -15,8 +15,5 @@ namespace atl {
 // processes live. `label` names it where it is waited for. Collective.
 void on_all_ranks(Transport& transport, const std::function<void()>& work,
                   const OperationLabel& label = {"agreement of all ranks"});
-
-// Every rank gets the text of `root`, of whatever length. Collective.
-void share_text(Transport& transport, std::string& text, const OperationLabel& label, int root = 0);
 
 }  // namespace atl

@@ -5,6 +5,7 @@
 
 #include "base/log.hpp"
 #include "engine/comm/rank_list.hpp"
+#include "engine/comm/rank_values.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/host_share.hpp"
 
@@ -25,14 +26,12 @@ std::string name_of_rank(const std::string& list, int rank, int size) {
 // Each reason once, with the ranks that have it. Collective.
 void log_fallbacks(Transport& transport, const BackendObstacle& mine, bool on_device) {
   const OperationLabel label{"choice of backends"};
-  std::int64_t devices = mine.has_device || on_device ? 1 : 0;
-  transport.all_reduce(std::span(&devices, 1), label);
-  const auto reasons = transport.gather(std::as_bytes(std::span(mine.why)), 0, label);
+  const bool has_device = mine.has_device || on_device;
+  const auto devices = sum_over_ranks<std::int64_t>(transport, has_device ? 1 : 0, label);
+  const std::vector<std::string> reasons = gather_texts(transport, mine.why, label);
   std::map<std::string, std::vector<int>> ranks_of;
   for (std::size_t rank = 0; rank < reasons.size(); ++rank) {
-    const std::string why(reinterpret_cast<const char*>(reasons[rank].data()),
-                          reasons[rank].size());
-    if (!why.empty()) ranks_of[why].push_back(static_cast<int>(rank));
+    if (!reasons[rank].empty()) ranks_of[reasons[rank]].push_back(static_cast<int>(rank));
   }
   for (const auto& [why, ranks] : ranks_of) {
     log::log(devices > 0 ? spdlog::level::warn : spdlog::level::info,

@@ -64,15 +64,13 @@ void save_calibration(Transport& transport, const KernelChoices* choices, const 
                       const std::filesystem::path& folder) {
   const KernelChoices none;
   const std::string mine = (choices != nullptr ? *choices : none).to_json().dump();
-  const auto all =
-      transport.gather(std::as_bytes(std::span(mine.data(), mine.size())), 0, {"calibration"});
+  const std::vector<std::string> all = gather_texts(transport, mine, {"calibration"});
   on_all_ranks(transport, [&] {
     if (transport.rank() != 0) return;
     // Parts of exactly equal shape share an entry: the lowest rank's counts.
     KernelChoices merged;
-    for (auto bytes = all.rbegin(); bytes != all.rend(); ++bytes) {
-      const std::string text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-      merged.add_json(parse_json(text, "calibration of a rank"), folder / kFileName);
+    for (auto text = all.rbegin(); text != all.rend(); ++text) {
+      merged.add_json(parse_json(*text, "calibration of a rank"), folder / kFileName);
     }
     if (merged.empty() && exchange.is_null()) return;
     Json json = merged.to_json();

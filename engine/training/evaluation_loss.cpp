@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/comm/rank_values.hpp"
 #include "engine/program/loss.hpp"
 #include "engine/training/metrics.hpp"
 
@@ -64,8 +65,8 @@ void EvaluationLoss::queue(ConstMatrixView logits) {
 
 double EvaluationLoss::result(int epoch) const {
   const auto sums = sums_.host().first(pieces_.size());
-  double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
-  rank_.transport.all_reduce(std::span(&sum, 1), {"validation loss", "", -1, epoch});
+  const double sum = sum_over_ranks(rank_.transport, std::accumulate(sums.begin(), sums.end(), 0.0),
+                                    {"validation loss", "", -1, epoch});
   return total_ > 0 ? sum / total_ : kUnknownMetric;
 }
 

@@ -11,20 +11,12 @@
 #include "base/error.hpp"
 #include "base/host.hpp"
 #include "base/memory.hpp"
+#include "engine/comm/rank_values.hpp"
 #include "engine/training/agreement.hpp"
 
 namespace atl {
 
 namespace {
-
-// One value of every rank, on every rank.
-std::vector<std::int64_t> all_values(Transport& transport, std::int64_t value,
-                                     const OperationLabel& label) {
-  std::vector<std::int64_t> values(static_cast<std::size_t>(transport.size()), 0);
-  values[static_cast<std::size_t>(transport.rank())] = value;
-  transport.all_reduce(std::span(values), label);
-  return values;
-}
 
 // The need of the ranks that share a memory.
 struct Share {
@@ -38,8 +30,8 @@ struct Share {
 Share share_of(Transport& transport, const std::string& place, std::int64_t bytes_needed,
                std::int64_t available) {
   const auto mine = static_cast<std::int64_t>(checksum(place));
-  const std::vector<std::int64_t> places = all_values(transport, mine, {"memory list"});
-  const std::vector<std::int64_t> needs = all_values(transport, bytes_needed, {"memory need"});
+  const std::vector<std::int64_t> places = values_of_ranks(transport, mine, {"memory list"});
+  const std::vector<std::int64_t> needs = values_of_ranks(transport, bytes_needed, {"memory need"});
   Share share{.available = available};
   for (std::size_t r = 0; r < places.size(); ++r) {
     if (places[r] != mine) continue;
@@ -73,7 +65,7 @@ int cores_per_rank(Transport& transport) {
   place.append(reinterpret_cast<const char*>(&allowed), sizeof(allowed));
   const auto mine = static_cast<std::int64_t>(checksum(place));
   int sharers = 0;
-  for (const std::int64_t other : all_values(transport, mine, {"core list"})) {
+  for (const std::int64_t other : values_of_ranks(transport, mine, {"core list"})) {
     sharers += other == mine;
   }
   const double quota = std::ceil(processor_quota());
@@ -82,13 +74,14 @@ int cores_per_rank(Transport& transport) {
 }
 
 std::vector<std::int64_t> hosts_of_ranks(Transport& transport) {
-  return all_values(transport, static_cast<std::int64_t>(checksum(host_key())), {"hosts of ranks"});
+  return values_of_ranks(transport, static_cast<std::int64_t>(checksum(host_key())),
+                         {"hosts of ranks"});
 }
 
 int device_rank_on_host(Transport& transport, bool uses_device) {
   const std::string place = host_key() + (uses_device ? " device" : " none");
   const auto mine = static_cast<std::int64_t>(checksum(place));
-  const std::vector<std::int64_t> hosts = all_values(transport, mine, {"host list"});
+  const std::vector<std::int64_t> hosts = values_of_ranks(transport, mine, {"host list"});
   return static_cast<int>(std::count(hosts.begin(), hosts.begin() + transport.rank(), mine));
 }
 
@@ -121,9 +114,7 @@ void require_pinned_memory(Transport& transport, std::int64_t bytes_needed) {
 
 bool has_pinned_memory(Transport& transport, std::int64_t bytes_needed) {
   const Share share = share_of(transport, host_key(), bytes_needed, available_memory_bytes());
-  std::int64_t short_hosts = share.fits() ? 0 : 1;
-  transport.all_reduce(std::span(&short_hosts, 1), {"pinned memory"});
-  return short_hosts == 0;
+  return sum_over_ranks<std::int64_t>(transport, share.fits() ? 0 : 1, {"pinned memory"}) == 0;
 }
 
 }  // namespace atl

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "engine/comm/rank_values.hpp"
 #include "engine/training/agreement.hpp"
 
 namespace atl {
@@ -62,10 +63,7 @@ NodePairs scatter_pairs(Transport& transport, const NodeHomes& homes, const Node
 }
 
 std::int64_t largest_of(Transport& transport, std::int64_t value) {
-  std::vector<std::int64_t> values(static_cast<std::size_t>(transport.size()), 0);
-  values[static_cast<std::size_t>(transport.rank())] = value;
-  transport.all_reduce(std::span(values), kLabel);
-  return std::ranges::max(values);
+  return std::ranges::max(values_of_ranks(transport, value, kLabel));
 }
 
 void draw_others(LinkSet& set, std::uint8_t which, std::int64_t nodes) {
@@ -98,15 +96,14 @@ LinkShare LinkShare::read(Transport& transport, const std::filesystem::path& fol
     set.number = scatter_rows<std::int64_t>(
         transport, share.homes, edges,
         [](std::int64_t i, std::vector<std::int64_t>& part) { part.push_back(i); });
-    set.total = set.edges.size();
-    transport.all_reduce(std::span(&set.total, 1), kLabel);
+    set.total = sum_over_ranks(transport, set.edges.size(), kLabel);
     set.largest = largest_of(transport, set.edges.size());
     if (s == 0) continue;
     const LinkNegatives* negatives =
         links.there() && links.negatives[s - 1] ? &*links.negatives[s - 1] : nullptr;
     // 0: none, 2: shared, else so many of each edge.
-    std::int64_t columns = negatives != nullptr ? negatives->ids.columns() : 0;
-    transport.all_reduce(std::span(&columns, 1), kLabel);
+    const auto columns = sum_over_ranks<std::int64_t>(
+        transport, negatives != nullptr ? negatives->ids.columns() : 0, kLabel);
     if (columns == 0) {
       draw_others(set, static_cast<std::uint8_t>(s), nodes);
     } else if (columns == 2) {

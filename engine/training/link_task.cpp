@@ -30,14 +30,6 @@ std::vector<float> gather_everywhere(Transport& transport, const std::vector<flo
   return all;
 }
 
-// 0, 1, 2, ...
-template <typename T>
-ConstDeviceArray<T> numbers(const Rank& rank, std::int64_t count) {
-  std::vector<T> all(static_cast<std::size_t>(count));
-  for (std::size_t k = 0; k < all.size(); ++k) all[k] = static_cast<T>(k);
-  return {rank.backend, rank.queue, std::move(all)};
-}
-
 }  // namespace
 
 // The loss of a block of pairs, whose targets change from block to block.
@@ -85,8 +77,10 @@ LinkTask::~LinkTask() = default;
 void LinkTask::allocate() {
   scorer_.allocate();
   const std::int64_t most = most_pairs().training;
-  pair_numbers_ = numbers<LocalId>(rank_, most);
-  if (decodes_) end_numbers_ = numbers<std::int32_t>(rank_, 2 * most);
+  pair_numbers_ = {rank_.backend, rank_.queue, first_numbers<LocalId>(most)};
+  if (decodes_) {
+    end_numbers_ = {rank_.backend, rank_.queue, first_numbers<std::int32_t>(2 * most)};
+  }
 }
 
 std::int64_t LinkTask::edges_per_piece(std::int64_t pairs_each) const {

@@ -8,6 +8,7 @@
 #include "base/file_memory.hpp"
 #include "base/memory.hpp"
 #include "engine/comm/max_over_ranks.hpp"
+#include "engine/comm/rank_values.hpp"
 #include "engine/program/operations/rules.hpp"
 #include "engine/program/work.hpp"
 #include "engine/training/host_share.hpp"
@@ -86,8 +87,8 @@ class Chooser {
  private:
   // Off unless all ranks have a device. Collective.
   static OffloadChoice offload_of(const Trainer& trainer, Transport& transport) {
-    std::int64_t without = trainer.rank().backend.host_accessible() ? 1 : 0;
-    transport.all_reduce(std::span(&without, 1), {"ranks without a device"});
+    const auto without = sum_over_ranks<std::int64_t>(
+        transport, trainer.rank().backend.host_accessible() ? 1 : 0, {"ranks without a device"});
     return without > 0 ? OffloadChoice::kOff : trainer.model().offload;
   }
 
@@ -96,9 +97,7 @@ class Chooser {
     const bool may = trainer.rank().backend.host_accessible() &&
                      !trainer.model().offload_folder.empty() &&
                      trainer.model().offload != OffloadChoice::kOff;
-    std::int64_t without = may ? 0 : 1;
-    transport.all_reduce(std::span(&without, 1), {"ranks without a file"});
-    return without == 0;
+    return sum_over_ranks<std::int64_t>(transport, may ? 0 : 1, {"ranks without a file"}) == 0;
   }
 
   OffloadChoice offload_of_options() const { return trainer_.model().offload; }
@@ -186,11 +185,9 @@ class Chooser {
     const auto [place, is_new] = known_.try_emplace(
         {savings.dropping.last_run, savings.dropping.keeps_aggregates, savings.offloading.layers});
     if (!is_new) return place->second;
-    std::vector<std::int64_t> all(static_cast<std::size_t>(transport_.size()), 0);
-    all[static_cast<std::size_t>(transport_.rank())] =
-        others_ + trainer_.network().value_bytes(program_of(savings));
-    transport_.all_reduce(std::span(all), {"memory of values"});
-    return place->second = *std::ranges::max_element(all);
+    const std::int64_t mine = others_ + trainer_.network().value_bytes(program_of(savings));
+    place->second = std::ranges::max(values_of_ranks(transport_, mine, {"memory of values"}));
+    return place->second;
   }
 
   // The time of a pass on this rank, in bytes that memory moves. Copies run beside computing, one
@@ -228,9 +225,8 @@ class Chooser {
   }
 
   double extra_time(const Savings& savings) {
-    double time = savings.paged_budget > 0 ? disk_time() : time_of(savings) - plain_time_;
-    transport_.all_reduce(std::span(&time, 1), {"time that saving memory costs"});
-    return time;
+    const double mine = savings.paged_budget > 0 ? disk_time() : time_of(savings) - plain_time_;
+    return sum_over_ranks(transport_, mine, {"time that saving memory costs"});
   }
 
   [[noreturn]] void refuse() {

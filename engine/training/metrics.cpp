@@ -302,10 +302,6 @@ Metrics classify(const Rank& rank, int epoch, const RankData& data, ConstMatrixV
   return metrics;
 }
 
-double mean_or_unknown(double sum, double count) {
-  return count > 0 ? sum / count : kUnknownMetric;
-}
-
 // R2 of each number is 1 - (sum of squared errors) / spread; the metric is the mean over the
 // numbers, without those whose labels are all alike. MAE and RMSE are over all labels.
 Metrics regress(const Rank& rank, int epoch, const RankData& data, ConstMatrixView predictions) {
@@ -339,9 +335,9 @@ Metrics regress(const Rank& rank, int epoch, const RankData& data, ConstMatrixVi
       explained += 1 - sums[place] / spread.squares[place];
       varied += 1;
     }
-    r2[s] = mean_or_unknown(explained, varied);
-    mae[s] = mean_or_unknown(distances, count);
-    rmse[s] = std::sqrt(mean_or_unknown(squares, count));
+    r2[s] = ratio(explained, varied);
+    mae[s] = ratio(distances, count);
+    rmse[s] = std::sqrt(ratio(squares, count));
   }
   Metrics metrics;
   metrics.all = {{{MetricKind::kR2}, r2}, {{MetricKind::kMae}, mae}, {{MetricKind::kRmse}, rmse}};

@@ -11,13 +11,6 @@ namespace atl {
 
 namespace {
 
-template <typename T>
-NamedTensor host_tensor(const char* dtype, std::vector<std::int64_t> shape,
-                        std::span<const T> values) {
-  const auto bytes = std::as_bytes(values);
-  return {dtype, std::move(shape), {bytes.begin(), bytes.end()}};
-}
-
 // The bytes of tensor `name`; throws if it is missing or has another type or shape.
 const std::vector<std::byte>& find_tensor(const SafetensorsFile& file, const std::string& name,
                                           const char* dtype, const std::vector<std::int64_t>& shape,
@@ -78,8 +71,8 @@ SafetensorsFile with_rows_of_nodes(Network& network, const Rank& rank, Safetenso
     if (!p.per_node) continue;
     NamedTensor& tensor = file.tensors[p.name];
     tensor.dtype = "F32";
-    tensor.shape = {rank.nodes, p.cols};
-    tensor.bytes.resize(static_cast<std::size_t>(rank.nodes * p.cols) * sizeof(float));
+    tensor.shape = {rank.nodes, p.columns};
+    tensor.bytes.resize(static_cast<std::size_t>(rank.nodes * p.columns) * sizeof(float));
     rank.transport.broadcast(std::span(tensor.bytes), 0, {"parameters of nodes"});
   }
   return file;
@@ -92,15 +85,16 @@ SafetensorsFile network_state(Network& network, const Rank& rank, Optimizer* opt
   const auto add = [&](const std::string& prefix, MatrixView flat) {
     const std::vector<float> values = download_f32(rank.backend, rank.queue, flat);
     for (const Parameter& p : parameters.list()) {
-      const auto count = static_cast<std::size_t>(p.rows * p.cols);
+      const auto count = static_cast<std::size_t>(p.rows * p.columns);
       const auto own = std::span(values).subspan(static_cast<std::size_t>(p.offset), count);
       if (!p.per_node) {
-        file.tensors[prefix + p.name] = host_tensor<float>("F32", {p.rows, p.cols}, own);
+        file.tensors[prefix + p.name] = host_tensor<float>("F32", {p.rows, p.columns}, own);
         continue;
       }
-      const std::vector<float> all = rows_of_all(rank, parameters.node_ids(), own, p.cols, whole);
+      const std::vector<float> all =
+          rows_of_all(rank, parameters.node_ids(), own, p.columns, whole);
       if (all.empty()) continue;
-      file.tensors[prefix + p.name] = host_tensor<float>("F32", {rank.nodes, p.cols}, all);
+      file.tensors[prefix + p.name] = host_tensor<float>("F32", {rank.nodes, p.columns}, all);
     }
   };
   add("", parameters.values());
@@ -124,9 +118,10 @@ void load_network_state(Network& network, const Rank& rank, const SafetensorsFil
   const auto load = [&](const std::string& prefix, MatrixView flat) {
     for (const Parameter& p : parameters.list()) {
       const auto& whole = find_tensor(file, prefix + p.name, "F32",
-                                      {p.per_node ? rank.nodes : p.rows, p.cols}, place);
-      const std::vector<std::byte> rows =
-          p.per_node ? rows_of_own(whole, parameters.node_ids(), p.cols) : std::vector<std::byte>();
+                                      {p.per_node ? rank.nodes : p.rows, p.columns}, place);
+      const std::vector<std::byte> rows = p.per_node
+                                              ? rows_of_own(whole, parameters.node_ids(), p.columns)
+                                              : std::vector<std::byte>();
       const std::vector<std::byte>& bytes = p.per_node ? rows : whole;
       // Moments of a run that goes on may have overflowed.
       if (prefix.empty()) require_finite<float>(bytes, p.name, place);
@@ -157,7 +152,7 @@ void require_finite_parameters(Network& network, const Rank& rank, int epoch) {
   ParameterStore& parameters = network.parameters();
   const std::vector<float> values = download_f32(rank.backend, rank.queue, parameters.values());
   for (const Parameter& p : parameters.list()) {
-    for (std::int64_t i = p.offset; i < p.offset + p.rows * p.cols; ++i) {
+    for (std::int64_t i = p.offset; i < p.offset + p.rows * p.columns; ++i) {
       if (std::isfinite(values[static_cast<std::size_t>(i)])) continue;
       fail(ErrorKind::kDiverged,
            "epoch {}: {} became {}: the run has diverged; lower --lr, or check the features for "

@@ -494,6 +494,14 @@ const OptionTable<TrainOptions>& train_options() {
   return table;
 }
 
+Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset) {
+  Json result = {{"dataset_checksum", dataset.checksum}};
+  for (const TrainRow& row : train_options()) {
+    if (row.recorded && row.recorded(options)) result[row.name] = option_json(row, options);
+  }
+  return result;
+}
+
 Json planned_options(const TrainOptions& options) {
   Json result = Json::object();
   for (const TrainRow& row : train_options()) {

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/option.hpp"
+#include "datasets/dataset.hpp"
 #include "engine/training/options.hpp"
 
 namespace atl {
@@ -11,6 +12,9 @@ namespace atl {
 // Rows of all groups; those of the model are model_options() and computation_options(). What is
 // recorded comes in the order of the rows.
 const OptionTable<TrainOptions>& train_options();
+
+// The options that define the mathematics of a run, and the dataset: see Checkpoint::fingerprint.
+Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset);
 
 // The values that a plan is made for, by the names of their options (Plan::model).
 Json planned_options(const TrainOptions& options);

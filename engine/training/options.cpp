@@ -1,5 +1,8 @@
 #include "engine/training/options.hpp"
 
+#include <cmath>
+
+#include "base/numbers.hpp"
 #include "engine/models/model_options.hpp"
 #include "kernels/registry.hpp"
 
@@ -8,6 +11,7 @@ namespace atl {
 namespace {
 
 constexpr const char* kNoMessages = "none";  // the exchange mode of a local phase
+constexpr const char* kNoTarget = "none";
 
 void check_first_phase(const TrainOptions& options) {
   const PhaseEnd& end = options.first_phase_end();
@@ -211,6 +215,20 @@ void check_replay(const TrainOptions& options) {
 }
 
 }  // namespace
+
+std::string to_string(const TargetScore& target) {
+  return target.score ? fmt::format("{}", *target.score) : kNoTarget;
+}
+
+TargetScore parse_target(const std::string& text) {
+  if (text == kNoTarget) return {};
+  const auto score = parse_number<double>(text);
+  if (!score || !std::isfinite(*score)) {
+    fail_option("--target {}: allowed are a score of --metric, such as 0.75, and {}", text,
+                kNoTarget);
+  }
+  return {*score};
+}
 
 ExchangeOptions TrainOptions::first_exchange_options() const {
   return local_until.any() ? ExchangeOptions{.mode = kNoMessages} : exchange_options();

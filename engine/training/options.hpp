@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "engine/exchange/halo_exchange.hpp"
@@ -13,7 +14,6 @@
 #include "engine/training/loss_options.hpp"
 #include "engine/training/replay_options.hpp"
 #include "engine/training/sequence.hpp"
-#include "engine/training/target_score.hpp"
 #include "kernels/kernel_choices.hpp"
 #include "partition/sum_route.hpp"
 
@@ -28,6 +28,16 @@ inline constexpr int kEpochsWorthRecording = 3;
 // The state of --run-dir: empty; a folder just made for this run; a run to go on with, or to be
 // replaced.
 enum class RunStart { kFresh, kNew, kResume, kOverwrite };
+
+// The score of the validation nodes that ends a run before its last epoch: --target.
+struct TargetScore {
+  std::optional<double> score;  // in the units of --metric; none: the run has all its epochs
+
+  bool operator==(const TargetScore&) const = default;
+};
+std::string to_string(const TargetScore& target);  // "none", "0.75"
+// The reverse; throws Error{kOption} for other texts.
+TargetScore parse_target(const std::string& text);
 
 struct TrainOptions {
   // Mathematics: a checkpoint refuses to resume under other values.

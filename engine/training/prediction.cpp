@@ -147,7 +147,8 @@ std::vector<std::int64_t> weight_shape(const SafetensorsFile& file, const std::s
 // In the order of a pass: the first weight is that of the features, the last one gives the logits.
 std::vector<std::string> weight_names(const ModelConfig& model) {
   std::vector<std::string> names;
-  const Program program = model_program(model.sized(1, 1, 1), Pass::kEvaluation);
+  const Program program =
+      model_program(model.sized({.features = 1, .outputs = 1}, 1), Pass::kEvaluation);
   for (const DeclaredParameter& parameter : program.parameters) {
     if (parameter.initialisation == Initialisation::kGlorotUniform) names.push_back(parameter.name);
   }
@@ -208,12 +209,14 @@ Json model_metadata(const Trainer& trainer, const Json& fingerprint, int epoch) 
                    {"epoch", epoch},
                    {"dataset_nodes", trainer.data().dataset().nodes},
                    {"dataset_task", to_string(trainer.data().dataset().task)}};
-  if (reads_relations(trainer.model())) metadata["relations"] = trainer.model().relations;
-  if (reads_edge_features(trainer.model())) {
+  if (reads(trainer.model(), GraphData::kRelations)) {
+    metadata["relations"] = trainer.model().relations;
+  }
+  if (reads(trainer.model(), GraphData::kEdgeFeatures)) {
     metadata["edge_features"] = trainer.model().edge_features;
   }
   if (trainer.model().trains_nodes()) metadata["nodes"] = trainer.model().nodes;
-  if (reads_node_types(trainer.model())) {
+  if (reads(trainer.model(), GraphData::kNodeTypes)) {
     metadata["node_types"] = trainer.model().node_types;
     if (!trainer.model().features_by_type.empty()) {
       metadata["features_by_type"] = trainer.model().features_by_type;

@@ -167,13 +167,8 @@ double RankData::loss_weight(LocalId row) const {
 }
 
 std::int64_t RankData::bytes() const {
-  const auto matrix_bytes = [](const LocalMatrixView& matrix) {
-    return static_cast<std::int64_t>(matrix.csr.row_ptr.size_bytes() +
-                                     matrix.csr.col_idx.size_bytes() +
-                                     matrix.csr.values.size_bytes());
-  };
-  return features_.rows * features_.cols * bytes_of(features_.dtype) +
-         matrix_bytes(graph_.forward) + (graph_.symmetric ? 0 : matrix_bytes(graph_.backward));
+  return features_.rows * features_.cols * bytes_of(features_.dtype) + graph_.forward.csr.bytes() +
+         (graph_.symmetric ? 0 : graph_.backward.csr.bytes());
 }
 
 std::vector<LocalId> RankData::labelled_rows(Split split) const {

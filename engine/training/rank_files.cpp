@@ -5,6 +5,7 @@
 #include "base/checksum.hpp"
 #include "base/files.hpp"
 #include "base/log.hpp"
+#include "engine/comm/rank_values.hpp"
 #include "engine/training/agreement.hpp"
 
 namespace atl {
@@ -59,12 +60,7 @@ std::vector<std::string> write_rank_files(Transport& transport, HaloExchange& ex
   on_all_ranks(transport, [&] {
     mine = write_rank_file(run, {epoch, transport.rank(), transport.size()}, state);
   });
-  const auto all = transport.gather(std::as_bytes(std::span(mine)), 0, {"files of ranks"});
-  std::vector<std::string> checksums;
-  for (const std::vector<std::byte>& one : all) {
-    checksums.emplace_back(reinterpret_cast<const char*>(one.data()), one.size());
-  }
-  return checksums;
+  return gather_texts(transport, mine, {"files of ranks"});
 }
 
 void load_rank_files(Transport& transport, HaloExchange& exchange, const fs::path& run, int epoch,
@@ -76,8 +72,8 @@ void load_rank_files(Transport& transport, HaloExchange& exchange, const fs::pat
   on_all_ranks(transport, [&] {
     if (fits) mine = read_rank_file(run, file, checksums[static_cast<std::size_t>(file.rank)]);
   });
-  std::int64_t missing = mine ? 0 : 1;
-  transport.all_reduce(std::span(&missing, 1), {"files of ranks"});
+  const std::int64_t missing =
+      sum_over_ranks<std::int64_t>(transport, mine ? 0 : 1, {"files of ranks"});
   if (missing == 0) {
     on_all_ranks(transport, [&] { exchange.load_state(*mine, file.in(run).string()); });
   } else if (file.rank == 0 && !fits) {

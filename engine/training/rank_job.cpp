@@ -12,6 +12,7 @@
 #include "datasets/neighbourhood.hpp"
 #include "datasets/partition_folder.hpp"
 #include "datasets/whole_graph.hpp"
+#include "engine/comm/rank_values.hpp"
 #include "engine/exchange/rank_map.hpp"
 #include "engine/program/needed_rows.hpp"
 #include "engine/training/agreement.hpp"
@@ -73,13 +74,8 @@ int threads_per_rank(Transport& transport, int wanted) {
 // Features and both directions of the graph with their factors, about.
 std::int64_t device_bytes_of(const Shard& shard, DType dtype) {
   const LocalGraphView graph = shard.graph();
-  const auto matrix_bytes = [](const LocalMatrixView& matrix) {
-    return static_cast<std::int64_t>(matrix.csr.row_ptr.size_bytes() +
-                                     matrix.csr.col_idx.size_bytes() +
-                                     matrix.csr.values.size_bytes());
-  };
-  return shard.dataset().features * graph.inner() * bytes_of(dtype) + matrix_bytes(graph.forward) +
-         (graph.symmetric ? 0 : matrix_bytes(graph.backward)) + 32 * graph.inner();
+  return shard.dataset().features * graph.inner() * bytes_of(dtype) + graph.forward.csr.bytes() +
+         (graph.symmetric ? 0 : graph.backward.csr.bytes()) + 32 * graph.inner();
 }
 
 }  // namespace
@@ -119,8 +115,8 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   if (map_.ranks_per_part() > 1) {
     group_ = std::make_unique<PartGroup>(transport, map_, device_.transport.get());
   }
-  std::int64_t some_device = backend_->host_accessible() ? 0 : 1;
-  transport.all_reduce(std::span(&some_device, 1), {"device count"});
+  const auto some_device = sum_over_ranks<std::int64_t>(
+      transport, backend_->host_accessible() ? 0 : 1, {"device count"});
   options_.arrival = arrival_in_job(options_.arrival, /*on_cpus=*/some_device == 0,
                                     /*alone=*/group_ == nullptr, transport.divides_packets());
   require_groups(options);
@@ -195,9 +191,7 @@ Shard RankJob::shard_of_chosen(const Dataset& dataset, const std::vector<GlobalI
                                std::int64_t model_outputs) const {
   ATOLL_ASSERT(transport_.size() == 1, "{} ranks", transport_.size());
   const DatasetInfo& info = dataset.info();
-  const ModelConfig model =
-      model_.sized(info.features, model_outputs, 1, info.relations, info.edge_features,
-                   info.node_types, info.features_by_type, info.nodes);
+  const ModelConfig model = model_.sized(sizes_of(info, model_outputs), 1);
   const NeededRows needed = needed_rows(model_program(model, Pass::kEvaluation));
   if (needed.counts_out_edges && info.directed) {
     fail_option(
@@ -329,8 +323,8 @@ RankJob::RangeMetrics RankJob::measure_range(ConstMatrixView logits, int epoch,
     if (id < range.first || id >= range.end) inside[i] = static_cast<std::uint8_t>(Split::kNone);
   }
   data_->set_split(*backend_, *queue_, transport_, std::move(inside));
-  auto test_nodes = std::ssize(data_->labelled_rows(Split::kTest));
-  transport_.all_reduce(std::span(&test_nodes, 1), {"the test nodes of a step"});
+  const auto test_nodes = sum_over_ranks<std::int64_t>(
+      transport_, std::ssize(data_->labelled_rows(Split::kTest)), {"the test nodes of a step"});
   const RangeMetrics found{trainer_->measure(epoch, logits, MetricExtent::kChosen), test_nodes};
   data_->set_split(*backend_, *queue_, transport_, whole);
   return found;
@@ -399,7 +393,7 @@ double RankJob::share_of_edges_inside() const {
   for (std::size_t i = 0; i < matrix.split.size(); ++i) {
     inside += matrix.split[i] - matrix.csr.row_ptr[i];
   }
-  transport_.all_reduce(std::span(&inside, 1), {"edges inside of parts"});
+  inside = sum_over_ranks(transport_, inside, {"edges inside of parts"});
   const std::int64_t edges = data_->dataset().edges;
   return edges == 0 ? 1 : static_cast<double>(inside) / static_cast<double>(edges);
 }

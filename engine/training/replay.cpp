@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/philox.hpp"
+#include "engine/comm/rank_values.hpp"
 #include "engine/training/trainer.hpp"
 #include "partition/transpose.hpp"
 
@@ -360,7 +361,7 @@ std::vector<float> replay_row_weights(const ReplayBuffer& buffer, const RankData
   for (const LocalId row : data.labelled_rows(Split::kTrain)) {
     total += weights[static_cast<std::size_t>(to_index(row))] * data.loss_weight(row);
   }
-  transport.all_reduce(std::span(&total, 1), {"weights of training nodes"});
+  total = sum_over_ranks(transport, total, {"weights of training nodes"});
   if (!(total > 0)) {
     fail_option("--replay-weights match: all training nodes have weight 0; allowed is none");
   }

@@ -42,13 +42,8 @@ std::string sealed(const std::string& config) {
   return kConfigMark + to_hex(checksum(config)) + "\n" + config;
 }
 
-bool something_at(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(fs::symlink_status(path, ignored));
-}
-
 std::string read_if_there(const fs::path& path) {
-  return something_at(path) ? read_text(path) : std::string();
+  return is_there(path) ? read_text(path) : std::string();
 }
 
 // As it was written: not made by hand, and not edited.
@@ -145,7 +140,7 @@ std::string metrics_line(const EpochResult& result, const Metrics* metrics) {
 
 bool holds_run(const fs::path& folder) {
   const fs::path config = folder / kConfigName;
-  return (something_at(config) && read_text(config).starts_with(kConfigMark)) ||
+  return (is_there(config) && read_text(config).starts_with(kConfigMark)) ||
          newest_checkpoint(folder).has_value();
 }
 
@@ -154,10 +149,10 @@ RunFolder::RunFolder(const fs::path& path, RunStart start, bool take_over,
     : path_(path) {
   std::error_code error;
   check_outside_datasets(path_, "--run-dir");
-  if (something_at(path_) && !fs::is_directory(path_, error)) {
+  if (is_there(path_) && !fs::is_directory(path_, error)) {
     fail_option("--run-dir {}: is no folder", path_.string());
   }
-  if (something_at(path_)) check_contents(start, config_file);
+  if (is_there(path_)) check_contents(start, config_file);
   made_here_ = fs::create_directories(path_, error) || start == RunStart::kNew;
   if (error) fail_option("--run-dir {}: can't create: {}", path_.string(), error.message());
   try {
@@ -264,8 +259,7 @@ void RunFolder::write_config(const RunConfig& config) const {
   const std::string found = read_if_there(file);
   if (!found.empty() && !is_untouched(found) && found != config.given) {
     fs::path kept = path_ / "config.original.toml";
-    for (int k = 2; something_at(kept); ++k)
-      kept = path_ / fmt::format("config.original-{}.toml", k);
+    for (int k = 2; is_there(kept); ++k) kept = path_ / fmt::format("config.original-{}.toml", k);
     std::error_code error;
     fs::rename(file, kept, error);
     if (error) fail_input("{}: can't rename: {}", file.string(), error.message());
@@ -283,7 +277,7 @@ void RunFolder::recall_metrics(int last_epoch, const std::string& last_line) {
   const fs::path file = path_ / kMetrics;
   int before = 0;
   std::vector<JsonLine> lines;
-  if (something_at(file)) lines = read_json_lines(file).lines;
+  if (is_there(file)) lines = read_json_lines(file).lines;
   for (auto& [line, place] : lines) {
     const int epoch = json_field<int>(line, "epoch", place);
     if (epoch <= before) {
@@ -344,7 +338,7 @@ void RunFolder::keep_snapshot_record() const {
 
 RunFolder::SnapshotRecord RunFolder::snapshot_record() const {
   const fs::path file = path_ / kSnapshots;
-  if (!something_at(file)) return {};
+  if (!is_there(file)) return {};
   const Json json = parse_json(read_text(file), file.string());
   const auto id = json_field<std::string>(json, "id", file);
   const bool valid = id.size() == 32 && id.find_first_not_of("0123456789abcdef") == id.npos;
@@ -354,7 +348,7 @@ RunFolder::SnapshotRecord RunFolder::snapshot_record() const {
 
 int RunFolder::last_line() const {
   const fs::path file = path_ / kMetrics;
-  if (!something_at(file)) return 0;
+  if (!is_there(file)) return 0;
   const JsonLines found = read_json_lines(file);
   if (found.lines.empty()) return 0;
   return json_field<int>(found.lines.back().object, "epoch", found.lines.back().place);

@@ -4,12 +4,8 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <chrono>
-#include <csignal>
 #include <cstring>
-#include <ctime>
-#include <fstream>
-#include <sstream>
+#include <vector>
 
 #include "base/file_lock.hpp"
 #include "base/host.hpp"
@@ -25,26 +21,8 @@ namespace {
 // When a process was started, in the kernel's ticks since boot: tells a process from a later one
 // with the same id. Empty if there is none.
 std::string start_of(long pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::stringstream text;
-  text << file.rdbuf();
-  // The second field is the program's name in parentheses, and may hold anything.
-  const std::string stat = text.str();
-  const std::size_t end = stat.rfind(')');
-  if (end == std::string::npos) return "";
-  std::istringstream fields(stat.substr(end + 1));
-  std::string field;
-  for (int k = 3; k <= 22; ++k) fields >> field;
-  return field;
-}
-
-std::string now_text() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
+  const std::vector<std::string> stat = process_stat(pid);
+  return stat.size() > 19 ? stat[19] : "";
 }
 
 struct Holder {

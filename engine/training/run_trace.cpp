@@ -38,15 +38,14 @@ Json trace_metadata(RankJob& job, const TrainOptions& options, const MessageReco
 void write_trace(RankJob& job, const TrainOptions& options, const MessageRecord& messages,
                  Transport& transport, const RunFolder& folder) {
   const std::string mine = job.trainer().trace().chrome_events(job.trainer().all_spans());
-  const auto all =
-      transport.gather(std::as_bytes(std::span(mine.data(), mine.size())), 0, {"trace"});
+  const std::vector<std::string> all = gather_texts(transport, mine, {"trace"});
   on_all_ranks(transport, [&] {
     if (!folder.active()) return;
     const Json metadata = trace_metadata(job, options, messages, transport);
     std::string text = fmt::format("{{\"metadata\": {},\n\"traceEvents\": [", metadata.dump());
     for (std::size_t r = 0; r < all.size(); ++r) {
       text += r == 0 ? "\n" : ",\n";
-      text.append(reinterpret_cast<const char*>(all[r].data()), all[r].size());
+      text += all[r];
     }
     folder.write("trace.json", text + "\n]}\n");
   });

@@ -14,9 +14,6 @@
 
 namespace atl {
 
-// Where hosts keep them: memory, and no disk.
-inline constexpr const char* kSharedMemory = "/dev/shm";
-
 // A new name for the snapshots of a run that nobody can guess: 32 hex digits.
 std::string make_snapshot_id();
 

@@ -38,6 +38,16 @@ ValuesInFile values_in_file(const ModelConfig& model, const RankData& data) {
 
 }  // namespace
 
+DataSizes sizes_of(const DatasetInfo& info, std::int64_t outputs) {
+  return {.features = info.features,
+          .outputs = outputs,
+          .relations = info.relations,
+          .edge_features = info.edge_features,
+          .node_types = info.node_types,
+          .features_by_type = info.features_by_type,
+          .nodes = info.nodes};
+}
+
 Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& backend, Queue& queue,
                  Transport& transport, DeviceTransport* device, const PartGroup* group)
     : options_(options),
@@ -65,10 +75,8 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
                                                       options, slice_rank_.transport.size()))
                                                 : nullptr),
       eval_exchange_(make_exact_exchange(slice_rank_)),
-      model_(options.model.sized(data.dataset().features, outputs_of(options, data),
-                                 transport.size(), data.dataset().relations,
-                                 data.dataset().edge_features, data.dataset().node_types,
-                                 data.dataset().features_by_type, data.dataset().nodes)),
+      model_(options.model.sized(sizes_of(data.dataset(), outputs_of(options, data)),
+                                 transport.size())),
       network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
                {.dtype = model_.dtype,
                 .recomputation = model_.recomputation,

@@ -57,6 +57,9 @@ struct EpochResult {
   EpochWishes wishes;                      // of any rank
 };
 
+// The sizes that a model with so many logits per node has for a dataset.
+DataSizes sizes_of(const DatasetInfo& info, std::int64_t outputs);
+
 class Trainer {
  public:
   // Declares the model; allocates nothing large until allocate(). All references must outlive it.

@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "base/median.hpp"
 #include "base/memory.hpp"
+#include "engine/comm/rank_values.hpp"
 #include "engine/models/model_options.hpp"
 #include "engine/training/agreement.hpp"
 #include "engine/training/calibration.hpp"
@@ -138,7 +139,7 @@ class Run {
  private:
   void warn_of_mixed_columns() const {
     const std::vector<std::int64_t>& widths = data().dataset().features_by_type;
-    if (widths.empty() || reads_node_types(trainer().model())) return;
+    if (widths.empty() || reads(trainer().model(), GraphData::kNodeTypes)) return;
     log::warn(
         "types of nodes have {} features, but this model has the same weights for all types; see "
         "--input-layer typed",
@@ -432,9 +433,10 @@ class Run {
   // A kernel that failed later was replaced. Whoever goes on from a checkpoint takes the new one.
   void keep_changed_kernels() {
     if (job_.choices() == nullptr || options_.run_dir.empty()) return;
-    std::int64_t changed = job_.choices()->changes() != kept_changes_ ? 1 : 0;
-    transport_.all_reduce(std::span(&changed, 1), {"choices of kernels"});
-    if (changed == 0) return;
+    const bool changed = job_.choices()->changes() != kept_changes_;
+    if (sum_over_ranks<std::int64_t>(transport_, changed ? 1 : 0, {"choices of kernels"}) == 0) {
+      return;
+    }
     calibration_saved_ = false;
     keep_calibration();
   }
@@ -471,9 +473,8 @@ class Run {
   }
 
   Json make_summary() const {
-    std::vector<std::int64_t> peaks(static_cast<std::size_t>(transport_.size()), 0);
-    peaks[static_cast<std::size_t>(transport_.rank())] = peak_resident_bytes();
-    transport_.all_reduce(std::span(peaks), {"memory report"});
+    const std::vector<std::int64_t> peaks =
+        values_of_ranks<std::int64_t>(transport_, peak_resident_bytes(), {"memory report"});
     Json summary = {{"dataset", data().dataset().name},
                     {"dataset_folder", description_.dataset_folder},
                     {"nodes", data().dataset().nodes},
@@ -529,8 +530,7 @@ class Run {
       summary["rows_sent_per_epoch"] = sent->rows;
       summary["share_sent"] = sent->share;
     }
-    summary["peak_rss_mb"] =
-        static_cast<double>(*std::max_element(peaks.begin(), peaks.end())) / 1e6;
+    summary["peak_rss_mb"] = static_cast<double>(std::ranges::max(peaks)) / 1e6;
     summary["commit"] = description_.commit;
     return summary;
   }

@@ -50,7 +50,4 @@ std::string readable_json(const Json& json, const std::string& indent = "");
 // The value of `stopped_by` as a signal; 0 if it was none.
 int stopping_signal(const Json& summary);
 
-// The options that define the mathematics of a run, and the dataset: see Checkpoint::fingerprint.
-Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset);
-
 }  // namespace atl

@@ -16,6 +16,8 @@
 
 namespace atl {
 
+namespace {
+
 // How vectors take the columns of heads. Each head has whole ones: either its columns are so many,
 // or rows are copied to f32 with zeros behind each head ("staged").
 //
@@ -38,8 +40,6 @@ struct HeadShape {
     return h * padded + c - within + lane;
   }
 };
-
-namespace {
 
 constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 // That have sums of the gradients of `vector` and of the weight of features of edges; the latter
@@ -1161,34 +1161,13 @@ void attend_rows(Isa isa, const Attending& a, const AttentionScratch& scratch, R
   });
 }
 
-}  // namespace
-
-void kernel(CpuBackend& backend, Queue&, const kernels::Attend& call) {
-  const auto& [op, rows, z, t, attention, y, epilogue] = call;
-  const HeadShape shape = head_shape(backend.isa(), z.dtype, attention.heads, z.cols);
-  Attending a;
-  backend.sum_over_edges(
-      op.row_ptr, rows, y, epilogue,
-      {shared_floats(shape, attention), AttentionScratch().take(shape, nullptr)},
-      [&](float* shared) { a = attending(shape, op, attention, z, t, {}, shared); },
-      [&]<typename T, typename Out>(T, RowRange range, Out* out, std::int64_t out_first,
-                                    std::int64_t out_stride, float* memory) {
-        AttentionScratch scratch;
-        scratch.take(shape, memory);
-        const DType dtype = std::is_same_v<Out, Bf16> ? DType::kBf16 : DType::kF32;
-        attend_rows(backend.isa(), a, scratch, range,
-                    {out, range.end - out_first, z.cols, out_stride, dtype}, out_first);
-      });
-}
-
 // Calls body(row, i, partial) for all i of `rows`, where row is the RowAttention of `shape`, and
 // adds what the chunks' partials have got to dvector, unless that is absent, and, times `vector`,
 // to dedge_weight. start(shared) makes what the rows share.
 template <typename Start, typename Body>
-void CpuBackend::for_attention_rows(std::span<const std::int64_t> row_ptr, RowRange rows,
-                                    const HeadShape& shape, const AttentionSpec& spec,
-                                    MatrixView dvector, MatrixView dedge_weight, const Start& start,
-                                    const Body& body) {
+void for_attention_rows(CpuBackend& backend, std::span<const std::int64_t> row_ptr, RowRange rows,
+                        const HeadShape& shape, const AttentionSpec& spec, MatrixView dvector,
+                        MatrixView dedge_weight, const Start& start, const Body& body) {
   const std::int64_t cost = cost_of_rows(row_ptr, rows);
   // How many chunks there are follows from sizes alone.
   const auto bytes = static_cast<std::int64_t>(sizeof(double));
@@ -1202,17 +1181,17 @@ void CpuBackend::for_attention_rows(std::span<const std::int64_t> row_ptr, RowRa
   const std::int64_t chunks = dvector.absent() ? 0 : (cost + chunk - 1) / chunk;
   const std::int64_t shared = round_up(shared_floats(shape, spec), kMostLanes);
   const std::int64_t each = AttentionScratch().take(shape, nullptr);
-  const std::int64_t floats = shared + workers_.threads() * each;
-  float* const memory = scratch<float>(floats + chunks * sums * bytes / 4).data();
+  const std::int64_t floats = shared + backend.workers().threads() * each;
+  float* const memory = backend.scratch<float>(floats + chunks * sums * bytes / 4).data();
   auto* const partials = reinterpret_cast<double*>(memory + floats);
   const Attending a = start(memory);
-  for_chunks(cost, chunk, cost * shape.width(), [&](RowRange costs, int slot) {
+  backend.for_chunks(cost, chunk, cost * shape.width(), [&](RowRange costs, int slot) {
     const RowRange range = rows_of_chunk(row_ptr, rows, costs);
     double* const partial = dvector.absent() ? nullptr : partials + costs.begin / chunk * sums;
     if (partial != nullptr) std::fill_n(partial, sums, 0.0);
     AttentionScratch arrays;
     arrays.take(shape, memory + shared + slot * each);
-    with_row_attention(isa_, a, arrays, [&](const auto& row) ATOLL_INLINE {
+    with_row_attention(backend.isa(), a, arrays, [&](const auto& row) ATOLL_INLINE {
       for (std::int64_t i = range.begin; i < range.end; ++i) body(row, i, partial);
     });
   });
@@ -1235,11 +1214,31 @@ void CpuBackend::for_attention_rows(std::span<const std::int64_t> row_ptr, RowRa
   }
 }
 
+}  // namespace
+
+void kernel(CpuBackend& backend, Queue&, const kernels::Attend& call) {
+  const auto& [op, rows, z, t, attention, y, epilogue] = call;
+  const HeadShape shape = head_shape(backend.isa(), z.dtype, attention.heads, z.cols);
+  Attending a;
+  backend.sum_over_edges(
+      op.row_ptr, rows, y, epilogue,
+      {shared_floats(shape, attention), AttentionScratch().take(shape, nullptr)},
+      [&](float* shared) { a = attending(shape, op, attention, z, t, {}, shared); },
+      [&]<typename T, typename Out>(T, RowRange range, Out* out, std::int64_t out_first,
+                                    std::int64_t out_stride, float* memory) {
+        AttentionScratch scratch;
+        scratch.take(shape, memory);
+        const DType dtype = std::is_same_v<Out, Bf16> ? DType::kBf16 : DType::kF32;
+        attend_rows(backend.isa(), a, scratch, range,
+                    {out, range.end - out_first, z.cols, out_stride, dtype}, out_first);
+      });
+}
+
 void kernel(CpuBackend& backend, Queue&, const kernels::AttendBackwardTargets& call) {
   const auto& [op, rows, z, t, dy, attention, dt, coefficients, dvector, dedge_weight] = call;
   const HeadShape shape = head_shape(backend.isa(), z.dtype, attention.heads, z.cols);
-  backend.for_attention_rows(
-      op.row_ptr, rows, shape, attention, dvector, dedge_weight,
+  for_attention_rows(
+      backend, op.row_ptr, rows, shape, attention, dvector, dedge_weight,
       [&](float* shared) { return attending(shape, op, attention, z, t, dy, shared); },
       [&](const auto& row, std::int64_t i, double* partial)
           ATOLL_INLINE { row.backward_target(i, dt, coefficients, partial); });
@@ -1248,8 +1247,8 @@ void kernel(CpuBackend& backend, Queue&, const kernels::AttendBackwardTargets& c
 void kernel(CpuBackend& backend, Queue&, const kernels::AttendBackwardSources& call) {
   const auto& [op, edges, sources, z, t, dy, coefficients, attention, dz, dvector] = call;
   const HeadShape shape = head_shape(backend.isa(), z.dtype, attention.heads, z.cols);
-  backend.for_attention_rows(
-      edges.row_ptr, sources, shape, attention, dvector, {},
+  for_attention_rows(
+      backend, edges.row_ptr, sources, shape, attention, dvector, {},
       [&](float* shared) {
         Attending a = attending(shape, op, attention, z, t, dy, shared);
         a.by_source = &edges;

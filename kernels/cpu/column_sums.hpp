@@ -5,9 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
-#include "kernels/cpu/activation_gradient.hpp"
 #include "kernels/cpu/vectors.hpp"
+#include "kernels/cpu/write_rows.hpp"
 #include "kernels/views.hpp"
 
 namespace atl {
@@ -127,6 +128,14 @@ ATOLL_INLINE inline void sum_gradients(ConstMatrixView dy, const ActivationGradi
   sum_columns<kBytes, T>(
       std::array{activation.from, dy, beside...}, rows, sums, term,
       [&](RowRange block) ATOLL_INLINE { relu_gradient_rows<kBytes, T>(activation, dy, block); });
+}
+
+// Adds sums of columns to `row` [1, sums.size()], f32, each rounded once.
+inline void add_to_row(std::span<const double> sums, MatrixView row) {
+  float* const to = row.row<float>(0);
+  for (std::size_t j = 0; j < sums.size(); ++j) {
+    to[j] = static_cast<float>(static_cast<double>(to[j]) + sums[j]);
+  }
 }
 
 }  // namespace atl

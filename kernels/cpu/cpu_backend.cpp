@@ -26,9 +26,15 @@ std::string processor_name() {
   return "CPU";
 }
 
-}  // namespace
-
-namespace {
+struct IsaNames {
+  Isa isa;
+  const char* option;  // in ATOLL_VECTORS
+  const char* shown;
+};
+// In the order of the enumeration.
+constexpr IsaNames kIsaNames[] = {{Isa::kBaseline, "baseline", "baseline SIMD"},
+                                  {Isa::kAvx2, "avx2", "AVX2"},
+                                  {Isa::kAvx512, "avx512", "AVX-512"}};
 
 Isa widest_isa() {
 #if defined(__x86_64__)
@@ -47,38 +53,22 @@ Isa widest_isa() {
 // The vectors that the processor has, or narrower ones if ATOLL_VECTORS says so: for tests and
 // measurements.
 Isa detect_isa() {
-  struct Named {
-    const char* name;
-    Isa isa;
-  };
-  constexpr Named kNames[] = {
-      {"baseline", Isa::kBaseline}, {"avx2", Isa::kAvx2}, {"avx512", Isa::kAvx512}};
   const Isa widest = widest_isa();
   const char* const wanted = std::getenv("ATOLL_VECTORS");
   if (wanted == nullptr) return widest;
-  for (const Named& named : kNames) {
-    if (std::string_view(wanted) == named.name) return std::min(widest, named.isa);
+  for (const IsaNames& names : kIsaNames) {
+    if (std::string_view(wanted) == names.option) return std::min(widest, names.isa);
   }
   fail_option("ATOLL_VECTORS={}: allowed are baseline, avx2, avx512", wanted);
 }
 
-const char* isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::kBaseline:
-      return "baseline SIMD";
-    case Isa::kAvx2:
-      return "AVX2";
-    case Isa::kAvx512:
-      return "AVX-512";
-  }
-  return "";
-}
+const char* isa_name(Isa isa) { return kIsaNames[static_cast<std::size_t>(isa)].shown; }
 
 CpuBackend::CpuBackend(int threads)
     // A product of oneDNN asks how many threads of OpenMP to use: these are shared out already.
     : workers_(threads > 0 ? threads : parallel_threads(), [] { omp_set_num_threads(1); }),
       isa_(detect_isa()),
-      scratch_(nullptr, Release{this}) {}
+      scratch_(nullptr, DeviceDeleter{this}) {}
 
 std::string CpuBackend::device() const {
   const int threads = workers_.threads();

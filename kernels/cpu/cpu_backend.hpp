@@ -20,8 +20,6 @@
 
 namespace atl {
 
-struct HeadShape;  // of attention.cpp
-
 class CpuBackend final : public Implements<CpuBackend, HostBackend, kernels::DeviceOperations> {
  public:
   explicit CpuBackend(int threads);
@@ -34,10 +32,6 @@ class CpuBackend final : public Implements<CpuBackend, HostBackend, kernels::Dev
   // --- for kernels ---
   Workers& workers() { return workers_; }
   Isa isa() const { return isa_; }
-  void gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
-                      MatrixView c, const Epilogue& epilogue);
-  void gemm_over_inner(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b, double beta,
-                       MatrixView c, const Epilogue& epilogue);
 
   // Rows `range` of y = epilogue(x), x holding these rows alone: f32, or of the type of y. x may be
   // the rows of y.
@@ -104,33 +98,6 @@ class CpuBackend final : public Implements<CpuBackend, HostBackend, kernels::Dev
       for_chunks(cost, kCostPerChunk, cost * y.cols / kEdgesPerElement, sum_chunk);
     });
   }
-  template <typename Start, typename Body>
-  void for_attention_rows(std::span<const std::int64_t> row_ptr, RowRange rows,
-                          const HeadShape& shape, const AttentionSpec& spec, MatrixView dvector,
-                          MatrixView dedge_weight, const Start& start, const Body& body);
-
-  template <typename Body>
-  void for_pooled_rows(std::span<const std::int64_t> row_ptr,
-                       std::span<const std::int32_t> neighbours, RowRange rows, ConstMatrixView x,
-                       const Body& body);
-
-  // Losses over listed rows: loss.cpp.
-  template <typename Body>
-  void sum_losses(Queue& queue, std::span<const LocalId> rows, MatrixView dlogits,
-                  std::span<double> loss_sum, const Body& body);
-  template <typename RowLoss>
-  void sum_label_losses(Queue& queue, std::span<const std::int32_t> labels,
-                        std::span<const LocalId> rows, MatrixView dlogits,
-                        std::span<double> loss_sum, const RowLoss& row_loss);
-  template <typename RowLoss>
-  void sum_entry_losses(Queue& queue, std::span<const LocalId> rows, MatrixView dlogits,
-                        std::span<double> loss_sum, const RowLoss& row_loss);
-
-  void curved_backward(ConstMatrixView dy, const ActivationGradient& activation);
-
-  int most_threads(std::int64_t chunks) const {
-    return static_cast<int>(std::min<std::int64_t>(workers_.threads(), chunks));
-  }
 
   // Calls body(range, slot) once for each run of `chunk` indices of [0, count), by as many threads
   // as are worth it for work on `elements` elements in all; slot: see Workers::run.
@@ -188,14 +155,9 @@ class CpuBackend final : public Implements<CpuBackend, HostBackend, kernels::Dev
   static constexpr std::int64_t kMinSumRows = 128;
   static constexpr std::int64_t kMaxSums = 128;
 
-  struct Release {
-    CpuBackend* backend;
-    void operator()(void* data) const { backend->release(data); }
-  };
-
   Workers workers_;
   Isa isa_;
-  std::unique_ptr<void, Release> scratch_;
+  DeviceMemory scratch_;
   std::int64_t scratch_bytes_ = 0;
 };
 

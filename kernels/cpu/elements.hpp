@@ -14,13 +14,6 @@
 
 namespace atl {
 
-// Calls body(float{}) or body(Bf16{}).
-template <typename Body>
-void with_element(DType dtype, const Body& body) {
-  if (dtype == DType::kBf16) return body(Bf16{});
-  body(float{});
-}
-
 // run_vectorised of body(float{}) or body(Bf16{}).
 template <typename Body>
 void run_vectorised(Isa isa, DType dtype, const Body& body) {

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "kernels/cpu/activation.hpp"
-#include "kernels/cpu/activation_gradient.hpp"
 #include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
 #include "kernels/cpu/row_prefetch.hpp"
@@ -112,23 +111,26 @@ void kernel(CpuBackend& backend, Queue&, const kernels::MaximumBackward& call) {
                            ATOLL_INLINE { value = first >= second ? Floats{} : value; });
 }
 
+namespace {
+
 // Through another function than relu: dy times the slope in f32, then dropout as in the forward
 // pass, rounded once.
-void CpuBackend::curved_backward(ConstMatrixView dy, const ActivationGradient& activation) {
+void curved_backward(CpuBackend& backend, ConstMatrixView dy,
+                     const ActivationGradient& activation) {
   const auto& [from, dx, function, dropout] = activation;
   const float unscaled = 1 / dropout.rate.scale;
   const auto slope = [function = function, unscaled]<typename Floats>(
                          Floats& gradient, const Floats& at) ATOLL_INLINE {
     multiply_by_slope<static_cast<int>(sizeof(Floats))>(function, unscaled, at, gradient);
   };
-  if (!dropout.active()) return write_matrix(std::array{dy, from}, dx, slope);
+  if (!dropout.active()) return backend.write_matrix(std::array{dy, from}, dx, slope);
   Epilogue rest;
   rest.dropout = dropout;
   const ColumnEpilogue drop =
-      column_epilogue(rest, dy.cols, scratch<float>(kColumnFactors * dy.cols));
-  for_rows(dy.rows, dy.cols, [&, from = from, dx = dx](RowRange range) {
+      column_epilogue(rest, dy.cols, backend.scratch<float>(kColumnFactors * dy.cols));
+  backend.for_rows(dy.rows, dy.cols, [&, from = from, dx = dx](RowRange range) {
     WideRows memory(1, dy.cols);
-    run_with_vectors(isa_, dy.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+    run_with_vectors(backend.isa(), dy.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         float* const wide = row_to_compute(dx.row<T>(i), memory.row(0));
         const MatrixView to{wide, 1, dy.cols, dy.cols, DType::kF32};
@@ -140,10 +142,12 @@ void CpuBackend::curved_backward(ConstMatrixView dy, const ActivationGradient& a
   });
 }
 
+}  // namespace
+
 void kernel(CpuBackend& backend, Queue&, const kernels::ActivationBackward& call) {
   const auto& [dy, activation] = call;
   if (activation.function != ActivationFunction::kRelu)
-    return backend.curved_backward(dy, activation);
+    return curved_backward(backend, dy, activation);
   backend.for_rows(dy.rows, dy.cols, [&](RowRange range) {
     run_with_vectors(backend.isa(), dy.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       relu_gradient_rows<kBytes, T>(activation, dy, range);

@@ -1,13 +1,13 @@
 // Matrix products, cut into blocks by size alone; each block is one product of one thread
 // (kernels/cpu/product.hpp, panels.hpp, tiles.hpp). Where the processor does not multiply bf16,
 // operands are widened block by block.
+#include <omp.h>
+
 #include "kernels/cpu/column_epilogue.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
-#include "kernels/cpu/openmp_threads.hpp"
 #include "kernels/cpu/panels.hpp"
 #include "kernels/cpu/product.hpp"
 #include "kernels/cpu/tiles.hpp"
-#include "kernels/cpu/tiles_transposed.hpp"
 
 namespace atl {
 
@@ -170,16 +170,101 @@ int threads_of_product(ConstMatrixView a, ConstMatrixView c, std::int64_t inner,
       a.rows * a.cols + c.rows * c.cols + c.rows * inner * c.cols / kProductsPerElement, most);
 }
 
+int most_threads(CpuBackend& backend, std::int64_t blocks) {
+  return static_cast<int>(std::min<std::int64_t>(backend.workers().threads(), blocks));
+}
+
+// How many threads OpenMP, which oneDNN asks, uses for what the calling thread does, for a while.
+class OpenMpThreads {
+ public:
+  explicit OpenMpThreads(int threads) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(threads);
+  }
+  OpenMpThreads(const OpenMpThreads&) = delete;
+  OpenMpThreads& operator=(const OpenMpThreads&) = delete;
+  ~OpenMpThreads() { omp_set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
 // Calls body(block, memory) for every block of [0, blocks) by `threads` threads, each of which has
 // `own` entries of `memory` to itself.
 template <typename Body>
-void for_blocks(Workers& workers, int threads, std::int64_t blocks, float* memory, std::int64_t own,
-                const Body& body) {
+void for_blocks(CpuBackend& backend, int threads, std::int64_t blocks, float* memory,
+                std::int64_t own, const Body& body) {
   // oneDNN asks OpenMP how many threads to use: the caller's blocks are for one each. The others
   // have said so for good (Workers).
   const OpenMpThreads one(1);
-  workers.run(blocks, threads,
-              [&](std::int64_t block, int slot) { body(block, memory + slot * own); });
+  backend.workers().run(blocks, threads,
+                        [&](std::int64_t block, int slot) { body(block, memory + slot * own); });
+}
+
+// c = epilogue(a op(b) + beta c) with a tall: blocks of rows are independent. b is made ready as a
+// whole. What else must be widened is: a block of a and the sums of this block in memory of their
+// thread.
+void gemm_over_rows(CpuBackend& backend, ConstMatrixView a, Transpose transpose_b,
+                    ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue) {
+  const Isa isa = backend.isa();
+  const bool plain = epilogue.identity();
+  // Sums that an epilogue follows are rounded behind it, others by the product; that of oneDNN
+  // does not add to what is rounded.
+  const FactorShape shape = factor_shape(transpose_b, b);
+  const bool rounds = plain && (beta == 0 ? multiplies_bf16() : in_tiles(isa, shape, b.dtype));
+  const bool narrow = c.dtype != DType::kF32 && !rounds;
+  const std::int64_t blocks = (c.rows + kGemmRows - 1) / kGemmRows;
+  if (blocks == 0) return;
+  const int threads = threads_of_product(a, c, a.cols, most_threads(backend, blocks));
+  const std::int64_t block_rows = std::min(kGemmRows, c.rows);
+  const std::int64_t a_entries = wide_entries(a.dtype, block_rows, a.cols);
+  const std::int64_t own = a_entries + (narrow ? f32_entries(block_rows, c.cols) : 0);
+  const std::int64_t b_entries = factor_entries(isa, shape, b.dtype);
+  const std::span<float> memory =
+      backend.scratch<float>(threads * own + b_entries + kColumnFactors * c.cols);
+  const Factor factor = make_factor(isa, transpose_b, b, memory.data() + threads * own);
+  const ColumnEpilogue columns = column_epilogue(
+      epilogue, plain ? 0 : c.cols, memory.last(static_cast<std::size_t>(kColumnFactors * c.cols)));
+  for_blocks(backend, threads, blocks, memory.data(), own, [&](std::int64_t block, float* mine) {
+    const RowRange rows{block * kGemmRows, std::min((block + 1) * kGemmRows, c.rows)};
+    const MatrixView out = c.rows_in(rows);
+    const MatrixView sums = narrow ? f32_view(mine + a_entries, rows.size(), c.cols) : out;
+    if (narrow && beta != 0) convert_rows(isa, out, sums);
+    multiply_block(widened(isa, a.rows_in(rows), mine), factor, beta, sums);
+    if (!plain) {
+      backend.apply_to_rows(columns, rows, sums, c);
+    } else if (narrow) {
+      convert_rows(isa, sums, out);
+    }
+  });
+}
+
+// c = epilogue(a^T op(b) + beta c) with a tall, as in a weight gradient: the sum over the rows of a
+// is cut into chunks by size alone, and the products of the chunks are added in their order.
+void gemm_over_inner(CpuBackend& backend, ConstMatrixView a, Transpose transpose_b,
+                     ConstMatrixView b, double beta, MatrixView c, const Epilogue& epilogue) {
+  const Isa isa = backend.isa();
+  const std::int64_t chunk =
+      std::max(kMinInnerRows, (a.rows + kMaxInnerChunks - 1) / kMaxInnerChunks);
+  const std::int64_t chunks = (a.rows + chunk - 1) / chunk;
+  const int threads = threads_of_product(a, c, a.rows, most_threads(backend, chunks));
+  const std::int64_t size = c.rows * c.cols;
+  const std::int64_t own = transposed_entries(isa, a, transpose_b, b, c.cols);
+  const std::span<float> memory =
+      backend.scratch<float>(threads * own + chunks * size + kColumnFactors * c.cols);
+  const MatrixView total = f32_view(memory.data() + threads * own, c.rows, c.cols);
+  for_blocks(backend, threads, chunks, memory.data(), own, [&](std::int64_t k, float* mine) {
+    const RowRange rows{k * chunk, std::min((k + 1) * chunk, a.rows)};
+    multiply_transposed(isa, a.rows_in(rows), transpose_b, inner_part(transpose_b, b, rows), mine,
+                        f32_view(total.row<float>(0) + k * size, c.rows, c.cols));
+  });
+  const bool plain = epilogue.identity();
+  const ColumnEpilogue columns = column_epilogue(
+      epilogue, plain ? 0 : c.cols, memory.last(static_cast<std::size_t>(kColumnFactors * c.cols)));
+  backend.for_rows(c.rows, c.cols, [&](RowRange range) {
+    add_products(range, chunks, beta, c, total);
+    if (plain) return convert_rows(isa, total.rows_in(range), c.rows_in(range));
+    backend.apply_to_rows(columns, range, total.rows_in(range), c);
+  });
 }
 
 }  // namespace
@@ -187,75 +272,10 @@ void for_blocks(Workers& workers, int threads, std::int64_t blocks, float* memor
 void kernel(CpuBackend& backend, Queue&, const kernels::Gemm& call) {
   const auto& [transpose_a, a, transpose_b, b, beta, c, epilogue] = call;
   if (transpose_a == Transpose::kNo) {
-    backend.gemm_over_rows(a, transpose_b, b, beta, c, epilogue);
+    gemm_over_rows(backend, a, transpose_b, b, beta, c, epilogue);
   } else {
-    backend.gemm_over_inner(a, transpose_b, b, beta, c, epilogue);
+    gemm_over_inner(backend, a, transpose_b, b, beta, c, epilogue);
   }
-}
-
-// c = epilogue(a op(b) + beta c) with a tall: blocks of rows are independent. b is made ready as a
-// whole. What else must be widened is: a block of a and the sums of this block in memory of their
-// thread.
-void CpuBackend::gemm_over_rows(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
-                                double beta, MatrixView c, const Epilogue& epilogue) {
-  const bool plain = epilogue.identity();
-  // Sums that an epilogue follows are rounded behind it, others by the product; that of oneDNN
-  // does not add to what is rounded.
-  const FactorShape shape = factor_shape(transpose_b, b);
-  const bool rounds = plain && (beta == 0 ? multiplies_bf16() : in_tiles(isa_, shape, b.dtype));
-  const bool narrow = c.dtype != DType::kF32 && !rounds;
-  const std::int64_t blocks = (c.rows + kGemmRows - 1) / kGemmRows;
-  if (blocks == 0) return;
-  const int threads = threads_of_product(a, c, a.cols, most_threads(blocks));
-  const std::int64_t block_rows = std::min(kGemmRows, c.rows);
-  const std::int64_t a_entries = wide_entries(a.dtype, block_rows, a.cols);
-  const std::int64_t own = a_entries + (narrow ? f32_entries(block_rows, c.cols) : 0);
-  const std::int64_t b_entries = factor_entries(isa_, shape, b.dtype);
-  const std::span<float> memory =
-      scratch<float>(threads * own + b_entries + kColumnFactors * c.cols);
-  const Factor factor = make_factor(isa_, transpose_b, b, memory.data() + threads * own);
-  const ColumnEpilogue columns = column_epilogue(
-      epilogue, plain ? 0 : c.cols, memory.last(static_cast<std::size_t>(kColumnFactors * c.cols)));
-  for_blocks(workers_, threads, blocks, memory.data(), own, [&](std::int64_t block, float* mine) {
-    const RowRange rows{block * kGemmRows, std::min((block + 1) * kGemmRows, c.rows)};
-    const MatrixView out = c.rows_in(rows);
-    const MatrixView sums = narrow ? f32_view(mine + a_entries, rows.size(), c.cols) : out;
-    if (narrow && beta != 0) convert_rows(isa_, out, sums);
-    multiply_block(widened(isa_, a.rows_in(rows), mine), factor, beta, sums);
-    if (!plain) {
-      apply_to_rows(columns, rows, sums, c);
-    } else if (narrow) {
-      convert_rows(isa_, sums, out);
-    }
-  });
-}
-
-// c = epilogue(a^T op(b) + beta c) with a tall, as in a weight gradient: the sum over the rows of a
-// is cut into chunks by size alone, and the products of the chunks are added in their order.
-void CpuBackend::gemm_over_inner(ConstMatrixView a, Transpose transpose_b, ConstMatrixView b,
-                                 double beta, MatrixView c, const Epilogue& epilogue) {
-  const std::int64_t chunk =
-      std::max(kMinInnerRows, (a.rows + kMaxInnerChunks - 1) / kMaxInnerChunks);
-  const std::int64_t chunks = (a.rows + chunk - 1) / chunk;
-  const int threads = threads_of_product(a, c, a.rows, most_threads(chunks));
-  const std::int64_t size = c.rows * c.cols;
-  const std::int64_t own = transposed_entries(isa_, a, transpose_b, b, c.cols);
-  const std::span<float> memory =
-      scratch<float>(threads * own + chunks * size + kColumnFactors * c.cols);
-  const MatrixView total = f32_view(memory.data() + threads * own, c.rows, c.cols);
-  for_blocks(workers_, threads, chunks, memory.data(), own, [&](std::int64_t k, float* mine) {
-    const RowRange rows{k * chunk, std::min((k + 1) * chunk, a.rows)};
-    multiply_transposed(isa_, a.rows_in(rows), transpose_b, inner_part(transpose_b, b, rows), mine,
-                        f32_view(total.row<float>(0) + k * size, c.rows, c.cols));
-  });
-  const bool plain = epilogue.identity();
-  const ColumnEpilogue columns = column_epilogue(
-      epilogue, plain ? 0 : c.cols, memory.last(static_cast<std::size_t>(kColumnFactors * c.cols)));
-  for_rows(c.rows, c.cols, [&](RowRange range) {
-    add_products(range, chunks, beta, c, total);
-    if (plain) return convert_rows(isa_, total.rows_in(range), c.rows_in(range));
-    apply_to_rows(columns, range, total.rows_in(range), c);
-  });
 }
 
 }  // namespace atl

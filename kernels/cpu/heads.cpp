@@ -1,6 +1,7 @@
 // The small operations on heads: inner products with a vector and means.
 #include <algorithm>
 
+#include "kernels/cpu/column_sums.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
 
 namespace atl {
@@ -48,10 +49,7 @@ void kernel(CpuBackend& backend, Queue&, const kernels::HeadDotsBackward& call) 
           }
         });
       });
-  float* const to = dvector.row<float>(0);
-  for (std::int64_t c = 0; c < x.cols; ++c) {
-    to[c] = static_cast<float>(static_cast<double>(to[c]) + sums[c]);
-  }
+  add_to_row(sums, dvector);
 }
 
 void kernel(CpuBackend& backend, Queue&, const kernels::HeadMean& call) {

@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "kernels/cpu/cpu_backend.hpp"
 #include "kernels/cpu/exponential.hpp"
+#include "kernels/focus_factors.hpp"
 
 namespace atl {
 
@@ -79,19 +80,6 @@ ATOLL_INLINE inline double softmax_row(const T* logits, std::int64_t classes, st
   store(dlogits, label, grad_scale * (memory[label] * factor - 1.0F));
   return std::log(sum) - (static_cast<double>(load(logits, label)) - static_cast<double>(largest));
 }
-
-// Factors that a focus g puts on the cross-entropy l = -log p of what is wanted and on its
-// gradient, from p and 1 - p: (1 - p)^g, and (1 - p)^g (1 + g p l / (1 - p)).
-struct FocusFactors {
-  double loss = 1;
-  double slope = 1;
-
-  FocusFactors(double focus, double probability, double missed, double minus_log) {
-    if (focus == 0) return;
-    loss = std::pow(missed, focus);
-    slope = loss * (1 + focus * (missed > 0 ? probability * minus_log / missed : 1));
-  }
-};
 
 // The same where the label is not all; `spread`: what every class is wanted for beside the label,
 // times its weight (SoftmaxTarget). weights: null where all are 1.
@@ -208,27 +196,26 @@ void count_labels(const T* logits, const std::uint8_t* targets, std::int64_t cla
   }
 }
 
-}  // namespace
-
 // loss_sum = sum of what body(range, loss) adds to *loss over the listed rows, in chunks; dlogits
 // is zero elsewhere.
 template <typename Body>
-void CpuBackend::sum_losses(Queue& queue, std::span<const LocalId> rows, MatrixView dlogits,
-                            std::span<double> loss_sum, const Body& body) {
-  kernel(*this, queue, kernels::FillZero{dlogits});
+void sum_losses(CpuBackend& backend, Queue& queue, std::span<const LocalId> rows,
+                MatrixView dlogits, std::span<double> loss_sum, const Body& body) {
+  kernel(backend, queue, kernels::FillZero{dlogits});
   const auto count = static_cast<std::int64_t>(rows.size());
-  loss_sum[0] = sum_chunks(count, dlogits.cols, 1, body)[0];
+  loss_sum[0] = backend.sum_chunks(count, dlogits.cols, 1, body)[0];
 }
 
 // ... where row_loss.operator()<kBytes>(T(), i, wide) is the loss of row i, `wide` room for a row
 // of floats.
 template <typename RowLoss>
-void CpuBackend::sum_label_losses(Queue& queue, std::span<const std::int32_t> labels,
-                                  std::span<const LocalId> rows, MatrixView dlogits,
-                                  std::span<double> loss_sum, const RowLoss& row_loss) {
-  sum_losses(queue, rows, dlogits, loss_sum, [&](RowRange range, double* loss) {
+void sum_label_losses(CpuBackend& backend, Queue& queue, std::span<const std::int32_t> labels,
+                      std::span<const LocalId> rows, MatrixView dlogits, std::span<double> loss_sum,
+                      const RowLoss& row_loss) {
+  const Isa isa = backend.isa();
+  sum_losses(backend, queue, rows, dlogits, loss_sum, [&](RowRange range, double* loss) {
     WideRows memory(1, whole_units(dlogits.cols));
-    run_with_vectors(isa_, dlogits.dtype, [&]<int kBytes, typename T>(T type) ATOLL_INLINE {
+    run_with_vectors(isa, dlogits.dtype, [&]<int kBytes, typename T>(T type) ATOLL_INLINE {
       for (std::int64_t k = range.begin; k < range.end; ++k) {
         const std::int64_t i = to_index(rows[k]);
         ATOLL_ASSERT(0 <= labels[i] && labels[i] < dlogits.cols, "row {}: label {}", i, labels[i]);
@@ -240,9 +227,9 @@ void CpuBackend::sum_label_losses(Queue& queue, std::span<const std::int32_t> la
 
 // ... where row_loss(T(), i) is the loss of row i.
 template <typename RowLoss>
-void CpuBackend::sum_entry_losses(Queue& queue, std::span<const LocalId> rows, MatrixView dlogits,
-                                  std::span<double> loss_sum, const RowLoss& row_loss) {
-  sum_losses(queue, rows, dlogits, loss_sum, [&](RowRange range, double* loss) {
+void sum_entry_losses(CpuBackend& backend, Queue& queue, std::span<const LocalId> rows,
+                      MatrixView dlogits, std::span<double> loss_sum, const RowLoss& row_loss) {
+  sum_losses(backend, queue, rows, dlogits, loss_sum, [&](RowRange range, double* loss) {
     with_element(dlogits.dtype, [&](auto type) {
       for (std::int64_t k = range.begin; k < range.end; ++k)
         *loss += row_loss(type, to_index(rows[k]));
@@ -250,19 +237,25 @@ void CpuBackend::sum_entry_losses(Queue& queue, std::span<const LocalId> rows, M
   });
 }
 
-namespace {
-
 void spread_cross_entropy(CpuBackend& backend, Queue& queue,
                           const kernels::SoftmaxCrossEntropy& call) {
   const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
   const float* weights = target.class_weights.empty() ? nullptr : target.class_weights.data();
-  backend.sum_label_losses(queue, labels, rows, dlogits, loss_sum,
-                           [&]<int kBytes, typename T>(T, std::int64_t i, float* wide)
-                               ATOLL_INLINE {
-                                 return spread_row<kBytes>(logits.row<T>(i), logits.cols, labels[i],
-                                                           weights, target.smoothing, target.focus,
-                                                           grad_scale, wide, dlogits.row<T>(i));
-                               });
+  sum_label_losses(backend, queue, labels, rows, dlogits, loss_sum,
+                   [&]<int kBytes, typename T>(T, std::int64_t i, float* wide) ATOLL_INLINE {
+                     return spread_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], weights,
+                                               target.smoothing, target.focus, grad_scale, wide,
+                                               dlogits.row<T>(i));
+                   });
+}
+
+void weighted_sigmoid(CpuBackend& backend, Queue& queue, const kernels::SigmoidCrossEntropy& call) {
+  const auto& [logits, targets, rows, grad_scale, dlogits, loss_sum, target] = call;
+  const float* weights = target.weights.empty() ? nullptr : target.weights.data();
+  sum_entry_losses(backend, queue, rows, dlogits, loss_sum, [&]<typename T>(T, std::int64_t i) {
+    return weighted_sigmoid_row(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols,
+                                weights, target.focus, grad_scale, dlogits.row<T>(i));
+  });
 }
 
 }  // namespace
@@ -271,32 +264,18 @@ void kernel(CpuBackend& backend, Queue& queue, const kernels::SoftmaxCrossEntrop
   if (!call.target.label_only()) return spread_cross_entropy(backend, queue, call);
   const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
   const auto scale = static_cast<float>(grad_scale);
-  backend.sum_label_losses(
-      queue, labels, rows, dlogits, loss_sum,
-      [&]<int kBytes, typename T>(T, std::int64_t i, float* wide) ATOLL_INLINE {
-        return softmax_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], scale, wide,
-                                   dlogits.row<T>(i));
-      });
+  sum_label_losses(backend, queue, labels, rows, dlogits, loss_sum,
+                   [&]<int kBytes, typename T>(T, std::int64_t i, float* wide) ATOLL_INLINE {
+                     return softmax_row<kBytes>(logits.row<T>(i), logits.cols, labels[i], scale,
+                                                wide, dlogits.row<T>(i));
+                   });
 }
-
-namespace {
-
-void weighted_sigmoid(CpuBackend& backend, Queue& queue, const kernels::SigmoidCrossEntropy& call) {
-  const auto& [logits, targets, rows, grad_scale, dlogits, loss_sum, target] = call;
-  const float* weights = target.weights.empty() ? nullptr : target.weights.data();
-  backend.sum_entry_losses(queue, rows, dlogits, loss_sum, [&]<typename T>(T, std::int64_t i) {
-    return weighted_sigmoid_row(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols,
-                                weights, target.focus, grad_scale, dlogits.row<T>(i));
-  });
-}
-
-}  // namespace
 
 void kernel(CpuBackend& backend, Queue& queue, const kernels::SigmoidCrossEntropy& call) {
   if (!call.target.target_only()) return weighted_sigmoid(backend, queue, call);
   const auto& [logits, targets, rows, grad_scale, dlogits, loss_sum, target] = call;
   const auto scale = static_cast<float>(grad_scale);
-  backend.sum_entry_losses(queue, rows, dlogits, loss_sum, [&]<typename T>(T, std::int64_t i) {
+  sum_entry_losses(backend, queue, rows, dlogits, loss_sum, [&]<typename T>(T, std::int64_t i) {
     return sigmoid_row(logits.row<T>(i), targets.data() + i * logits.cols, logits.cols, scale,
                        dlogits.row<T>(i));
   });
@@ -305,7 +284,7 @@ void kernel(CpuBackend& backend, Queue& queue, const kernels::SigmoidCrossEntrop
 void kernel(CpuBackend& backend, Queue& queue, const kernels::ErrorLoss& call) {
   const auto& [measure, values, targets, rows, grad_scale, dvalues, loss_sum] = call;
   const auto scale = static_cast<float>(grad_scale);
-  backend.sum_entry_losses(queue, rows, dvalues, loss_sum, [&]<typename T>(T, std::int64_t i) {
+  sum_entry_losses(backend, queue, rows, dvalues, loss_sum, [&]<typename T>(T, std::int64_t i) {
     return error_row(measure, values.row<T>(i), targets.data() + i * values.cols, values.cols,
                      scale, dvalues.row<T>(i));
   });

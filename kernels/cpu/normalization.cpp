@@ -110,11 +110,9 @@ void kernel(CpuBackend& backend, Queue&, const kernels::BatchNormGradientSums& c
   for (std::int64_t j = 0; j < cols; ++j) {
     sums[j] = found[j];
     sums[cols + j] = found[cols + j] * inv_std[j];
-    float& to_gamma = dgamma.row<float>(0)[j];
-    float& to_beta = dbeta.row<float>(0)[j];
-    to_gamma = static_cast<float>(static_cast<double>(to_gamma) + sums[cols + j]);
-    to_beta = static_cast<float>(static_cast<double>(to_beta) + sums[j]);
   }
+  add_to_row(sums.last(static_cast<std::size_t>(cols)), dgamma);
+  add_to_row(sums.first(static_cast<std::size_t>(cols)), dbeta);
 }
 
 // dx = factor * (dy - offset - (x - mean) * slope), the columns' factors once in f32.
@@ -202,12 +200,8 @@ void kernel(CpuBackend& backend, Queue&, const kernels::LayerNormBackward& call)
           }
         });
       });
-  for (std::int64_t j = 0; j < cols; ++j) {
-    float& to_gamma = dgamma.row<float>(0)[j];
-    float& to_beta = dbeta.row<float>(0)[j];
-    to_gamma = static_cast<float>(static_cast<double>(to_gamma) + sums[j]);
-    to_beta = static_cast<float>(static_cast<double>(to_beta) + sums[cols + j]);
-  }
+  add_to_row(sums.first(static_cast<std::size_t>(cols)), dgamma);
+  add_to_row(sums.last(static_cast<std::size_t>(cols)), dbeta);
 }
 
 }  // namespace atl

@@ -30,22 +30,6 @@ struct Neighbours {
   }
 };
 
-// Two registers of neighbouring columns.
-template <int kBytes>
-struct PoolColumns {
-  using Floats = typename Vectors<kBytes>::Floats;
-  Floats values[2] = {};
-
-  template <typename T, typename Part>
-  ATOLL_INLINE void load(const T* from, Part part) {
-    Pair<kBytes>::load(from, part, values);
-  }
-  template <typename T, typename Part>
-  ATOLL_INLINE void store(T* to, Part part) const {
-    Pair<kBytes>::store(values, part, to);
-  }
-};
-
 // The numbers that scores are multiples of: x, or, of the power mean, log b.
 template <int kBytes>
 ATOLL_INLINE inline void pooled_number(const PoolSpec& spec,
@@ -83,45 +67,46 @@ ATOLL_INLINE inline void pool_row(const PoolSpec& spec, const Neighbours& of, Co
   const auto edges = static_cast<float>(of.end - of.begin);
   for_columns<kBytes>(0, x.cols, [&]<int kUnit>(std::int64_t c, auto part) ATOLL_INLINE {
     using Floats = typename Vectors<kUnit>::Floats;
-    PoolColumns<kUnit> row, most, sum, weights;
-    for (Floats& value : most.values) value += -std::numeric_limits<float>::infinity();
+    Floats row[2];
+    Floats most[2];
+    Floats sum[2] = {};
+    Floats weights[2] = {};
+    for (Floats& value : most) value = Floats{} - std::numeric_limits<float>::infinity();
     for (std::int64_t k = of.begin; k < of.end; ++k) {
       if (c == 0) of.fetch<T>(x, k);
-      row.load(x.row<T>(of.rows[k]) + c, part);
+      Pair<kUnit>::load(x.row<T>(of.rows[k]) + c, part, row);
 #pragma GCC unroll 2
       for (int r = 0; r < 2; ++r) {
         Floats number;
-        pooled_number<kUnit>(spec, row.values[r], number);
+        pooled_number<kUnit>(spec, row[r], number);
         const Floats score = number * factor;
         // Takes NaN, and keeps it.
-        most.values[r] = score <= most.values[r]            ? most.values[r]
-                         : most.values[r] == most.values[r] ? score
-                                                            : most.values[r];
+        most[r] = score <= most[r] ? most[r] : most[r] == most[r] ? score : most[r];
       }
     }
-    if (spec.kind == PoolKind::kMaximum) return most.store(to + c, part);
+    if (spec.kind == PoolKind::kMaximum) return Pair<kUnit>::store(most, part, to + c);
     for (std::int64_t k = of.begin; k < of.end; ++k) {
-      row.load(x.row<T>(of.rows[k]) + c, part);
+      Pair<kUnit>::load(x.row<T>(of.rows[k]) + c, part, row);
 #pragma GCC unroll 2
       for (int r = 0; r < 2; ++r) {
         Floats number, weight;
-        pooled_number<kUnit>(spec, row.values[r], number);
-        exponential<kUnit>(number * factor - most.values[r], weight);
-        weights.values[r] += weight;
-        sum.values[r] += weight * row.values[r];
+        pooled_number<kUnit>(spec, row[r], number);
+        exponential<kUnit>(number * factor - most[r], weight);
+        weights[r] += weight;
+        sum[r] += weight * row[r];
       }
     }
 #pragma GCC unroll 2
     for (int r = 0; r < 2; ++r) {
       if (spec.kind == PoolKind::kSoftmax) {
-        sum.values[r] /= weights.values[r];
+        sum[r] /= weights[r];
         continue;
       }
       Floats mean;
-      logarithm<kUnit>(weights.values[r] / edges, mean);
-      exponential<kUnit>((most.values[r] + mean) / factor, sum.values[r]);
+      logarithm<kUnit>(weights[r] / edges, mean);
+      exponential<kUnit>((most[r] + mean) / factor, sum[r]);
     }
-    sum.store(to + c, part);
+    Pair<kUnit>::store(sum, part, to + c);
   });
 }
 
@@ -135,25 +120,28 @@ ATOLL_INLINE inline void divide_gradient(const PoolSpec& spec, const Neighbours&
   const float factor = spec.sharpness;
   for_columns<kBytes>(0, x.cols, [&]<int kUnit>(std::int64_t c, auto part) ATOLL_INLINE {
     using Floats = typename Vectors<kUnit>::Floats;
-    PoolColumns<kUnit> row, own, gradient, shares;
-    own.load(y + c, part);
+    Floats row[2];
+    Floats own[2];
+    Floats gradient[2];
+    Floats shares[2] = {};
+    Pair<kUnit>::load(y + c, part, own);
 #pragma GCC unroll 2
-    for (Floats& value : own.values) pooled_number<kUnit>(spec, value, value);
-    gradient.load(dy + c, part);
+    for (Floats& value : own) pooled_number<kUnit>(spec, value, value);
+    Pair<kUnit>::load(dy + c, part, gradient);
     for (std::int64_t k = of.begin; k < of.end; ++k) {
       if (c == 0) of.fetch<T>(x, k);
-      row.load(x.row<T>(of.rows[k]) + c, part);
+      Pair<kUnit>::load(x.row<T>(of.rows[k]) + c, part, row);
 #pragma GCC unroll 2
       for (int r = 0; r < 2; ++r) {
         Floats number, weight;
-        pooled_number<kUnit>(spec, row.values[r], number);
-        weigh<kUnit>(spec, (number - own.values[r]) * factor, weight);
-        shares.values[r] += weight;
+        pooled_number<kUnit>(spec, row[r], number);
+        weigh<kUnit>(spec, (number - own[r]) * factor, weight);
+        shares[r] += weight;
       }
     }
 #pragma GCC unroll 2
-    for (int r = 0; r < 2; ++r) gradient.values[r] /= shares.values[r];
-    gradient.store(to + c, part);
+    for (int r = 0; r < 2; ++r) gradient[r] /= shares[r];
+    Pair<kUnit>::store(gradient, part, to + c);
   });
 }
 
@@ -165,39 +153,42 @@ ATOLL_INLINE inline void return_gradient(const PoolSpec& spec, const Neighbours&
   const float factor = spec.sharpness;
   for_columns<kBytes>(0, y.cols, [&]<int kUnit>(std::int64_t c, auto part) ATOLL_INLINE {
     using Floats = typename Vectors<kUnit>::Floats;
-    PoolColumns<kUnit> own, row, gradient, sum, given;
-    own.load(x + c, part);
-    given = own;
+    Floats given[2];
+    Floats own[2];
+    Floats row[2];
+    Floats gradient[2];
+    Floats sum[2] = {};
+    Pair<kUnit>::load(x + c, part, given);
 #pragma GCC unroll 2
-    for (Floats& value : own.values) pooled_number<kUnit>(spec, value, value);
+    for (int r = 0; r < 2; ++r) pooled_number<kUnit>(spec, given[r], own[r]);
     for (std::int64_t k = of.begin; k < of.end; ++k) {
       if (c == 0) {
         of.fetch<T>(y, k);
         of.fetch<float>(g, k);
       }
-      row.load(y.row<T>(of.rows[k]) + c, part);
-      gradient.load(g.row<float>(of.rows[k]) + c, part);
+      Pair<kUnit>::load(y.row<T>(of.rows[k]) + c, part, row);
+      Pair<kUnit>::load(g.row<float>(of.rows[k]) + c, part, gradient);
 #pragma GCC unroll 2
       for (int r = 0; r < 2; ++r) {
         Floats number, weight;
-        pooled_number<kUnit>(spec, row.values[r], number);
-        const Floats apart = own.values[r] - number;
+        pooled_number<kUnit>(spec, row[r], number);
+        const Floats apart = own[r] - number;
         const Floats d = apart * factor;
         // (b / y)^(p - 1), of b^p / y^p.
         weigh<kUnit>(spec, powers ? d - apart : d, weight);
-        const Floats term = gradient.values[r] * weight;
-        sum.values[r] += softmax ? term + term * d : term;
+        const Floats term = gradient[r] * weight;
+        sum[r] += softmax ? term + term * d : term;
       }
     }
     if (powers) {
 #pragma GCC unroll 2
       for (int r = 0; r < 2; ++r) {
         // NaN is between the bounds.
-        const Floats below = given.values[r] >= kMostBase ? Floats{} : sum.values[r];
-        sum.values[r] = given.values[r] <= kLeastBase ? Floats{} : below;
+        const Floats below = given[r] >= kMostBase ? Floats{} : sum[r];
+        sum[r] = given[r] <= kLeastBase ? Floats{} : below;
       }
     }
-    sum.store(to + c, part);
+    Pair<kUnit>::store(sum, part, to + c);
   });
 }
 
@@ -213,37 +204,42 @@ ATOLL_INLINE inline void slope_row(const PoolSpec& spec, const Neighbours& of, C
   const auto edges = static_cast<float>(of.end - of.begin);
   for_columns<kBytes>(0, x.cols, [&]<int kUnit>(std::int64_t c, auto part) ATOLL_INLINE {
     using Floats = typename Vectors<kUnit>::Floats;
-    PoolColumns<kUnit> row, pooled, own, weights, first, second;
-    pooled.load(y + c, part);
+    Floats row[2];
+    Floats pooled[2];
+    Floats own[2];
+    Floats weights[2] = {};
+    Floats first[2] = {};
+    Floats second[2] = {};
+    Pair<kUnit>::load(y + c, part, pooled);
 #pragma GCC unroll 2
-    for (int r = 0; r < 2; ++r) pooled_number<kUnit>(spec, pooled.values[r], own.values[r]);
+    for (int r = 0; r < 2; ++r) pooled_number<kUnit>(spec, pooled[r], own[r]);
     for (std::int64_t k = of.begin; k < of.end; ++k) {
       if (c == 0) of.fetch<T>(x, k);
-      row.load(x.row<T>(of.rows[k]) + c, part);
+      Pair<kUnit>::load(x.row<T>(of.rows[k]) + c, part, row);
 #pragma GCC unroll 2
       for (int r = 0; r < 2; ++r) {
         Floats number, weight;
-        pooled_number<kUnit>(spec, row.values[r], number);
-        const Floats d = number - own.values[r];
+        pooled_number<kUnit>(spec, row[r], number);
+        const Floats d = number - own[r];
         exponential<kUnit>(d * factor, weight);
-        weights.values[r] += weight;
-        first.values[r] += weight * d;
-        second.values[r] += weight * d * d;
+        weights[r] += weight;
+        first[r] += weight * d;
+        second[r] += weight * d * d;
       }
     }
 #pragma GCC unroll 2
     for (int r = 0; r < 2; ++r) {
-      const Floats mean = first.values[r] / weights.values[r];
+      const Floats mean = first[r] / weights[r];
       if (powers) {
         // y is rounded: log y is what it stands for, and this.
         Floats rest;
-        logarithm<kUnit>(weights.values[r] / edges, rest);
-        second.values[r] = pooled.values[r] / factor * (mean - rest / factor);
+        logarithm<kUnit>(weights[r] / edges, rest);
+        second[r] = pooled[r] / factor * (mean - rest / factor);
       } else {
-        second.values[r] = second.values[r] / weights.values[r] - mean * mean;
+        second[r] = second[r] / weights[r] - mean * mean;
       }
     }
-    second.store(to + c, part);
+    Pair<kUnit>::store(second, part, to + c);
   });
 }
 
@@ -255,20 +251,18 @@ PoolSpec known(PoolSpec spec) {
   return spec;
 }
 
-}  // namespace
-
 // Calls body.template operator()<kBytes, T>(neighbours, i) for all i of `rows`, where row_ptr and
 // `neighbours` are the edges by these rows and x is gathered.
 template <typename Body>
-void CpuBackend::for_pooled_rows(std::span<const std::int64_t> row_ptr,
-                                 std::span<const std::int32_t> neighbours, RowRange rows,
-                                 ConstMatrixView x, const Body& body) {
+void for_pooled_rows(CpuBackend& backend, std::span<const std::int64_t> row_ptr,
+                     std::span<const std::int32_t> neighbours, RowRange rows, ConstMatrixView x,
+                     const Body& body) {
   const std::int64_t cost = cost_of_rows(row_ptr, rows);
   const Prefetching ahead = prefetching(x.cols * bytes_of(x.dtype));
   const auto last = static_cast<std::int64_t>(neighbours.size()) - 1;
-  for_chunks(cost, kCostPerChunk, cost * x.cols, [&](RowRange costs, int) {
+  backend.for_chunks(cost, kCostPerChunk, cost * x.cols, [&](RowRange costs, int) {
     const RowRange range = rows_of_chunk(row_ptr, rows, costs);
-    run_with_vectors(isa_, x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
+    run_with_vectors(backend.isa(), x.dtype, [&]<int kBytes, typename T>(T) ATOLL_INLINE {
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         const Neighbours of{neighbours.data(), row_ptr[i], row_ptr[i + 1], last, ahead};
         body.template operator()<kBytes, T>(of, i);
@@ -277,41 +271,43 @@ void CpuBackend::for_pooled_rows(std::span<const std::int64_t> row_ptr,
   });
 }
 
+}  // namespace
+
 void kernel(CpuBackend& backend, Queue&, const kernels::Pool& call) {
   const auto& [op, rows, x, given, y] = call;
   const PoolSpec spec = known(given);
-  backend.for_pooled_rows(op.row_ptr, op.col_idx, rows, x,
-                          [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i)
-                              ATOLL_INLINE { pool_row<kBytes, T>(spec, of, x, y.row<T>(i)); });
+  for_pooled_rows(backend, op.row_ptr, op.col_idx, rows, x,
+                  [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i)
+                      ATOLL_INLINE { pool_row<kBytes, T>(spec, of, x, y.row<T>(i)); });
 }
 
 void kernel(CpuBackend& backend, Queue&, const kernels::PoolBackwardTargets& call) {
   const auto& [op, rows, x, y, dy, given, g] = call;
   const PoolSpec spec = known(given);
-  backend.for_pooled_rows(
-      op.row_ptr, op.col_idx, rows, x,
-      [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i) ATOLL_INLINE {
-        divide_gradient<kBytes, T>(spec, of, x, y.row<T>(i), dy.row<T>(i), g.row<float>(i));
-      });
+  for_pooled_rows(backend, op.row_ptr, op.col_idx, rows, x,
+                  [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i) ATOLL_INLINE {
+                    divide_gradient<kBytes, T>(spec, of, x, y.row<T>(i), dy.row<T>(i),
+                                               g.row<float>(i));
+                  });
 }
 
 void kernel(CpuBackend& backend, Queue&, const kernels::PoolBackwardSources& call) {
   const auto& [op, edges, sources, x, y, g, given, dx] = call;
   const PoolSpec spec = known(given);
-  backend.for_pooled_rows(
-      edges.row_ptr, edges.targets, sources, y,
-      [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t j) ATOLL_INLINE {
-        return_gradient<kBytes, T>(spec, of, x.row<T>(j), y, g, dx.row<T>(j - sources.begin));
-      });
+  for_pooled_rows(backend, edges.row_ptr, edges.targets, sources, y,
+                  [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t j) ATOLL_INLINE {
+                    return_gradient<kBytes, T>(spec, of, x.row<T>(j), y, g,
+                                               dx.row<T>(j - sources.begin));
+                  });
 }
 
 void kernel(CpuBackend& backend, Queue&, const kernels::PoolSlope& call) {
   const auto& [op, rows, x, y, given, slope] = call;
   const PoolSpec spec = known(given);
-  backend.for_pooled_rows(
-      op.row_ptr, op.col_idx, rows, x,
-      [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i)
-          ATOLL_INLINE { slope_row<kBytes, T>(spec, of, x, y.row<T>(i), slope.row<T>(i)); });
+  for_pooled_rows(backend, op.row_ptr, op.col_idx, rows, x,
+                  [&]<int kBytes, typename T>(const Neighbours& of, std::int64_t i) ATOLL_INLINE {
+                    slope_row<kBytes, T>(spec, of, x, y.row<T>(i), slope.row<T>(i));
+                  });
 }
 
 }  // namespace atl

@@ -7,21 +7,15 @@
 #include "kernels/cpu/elements.hpp"
 #include "kernels/cpu/row_prefetch.hpp"
 #include "kernels/cpu/vectors.hpp"
+#include "kernels/operator_pointers.hpp"
 
 namespace atl {
 
 namespace {
 
-// The operator in plain pointers; absent factors are null. x and what y held are of type T, sums
-// are written as Out.
+// x and what y held are of type T, sums are written as Out.
 template <typename T, typename Out>
-struct SpmmArguments {
-  const std::int64_t* row_ptr;
-  const std::int32_t* col_idx;
-  const float* values;
-  const float* row_scale;
-  const float* col_scale;
-  const float* self_weight;
+struct SpmmArguments : OperatorPointers {
   const T* x;
   std::int64_t x_stride;
   const T* before;  // what is added to, row i at i * before_stride; null: nothing
@@ -214,11 +208,6 @@ ATOLL_INLINE inline void spmm_rows(const SpmmArguments<T, Out>& a, RowRange rows
   }
 }
 
-template <typename T>
-const T* pointer(std::span<const T> values) {
-  return values.empty() ? nullptr : values.data();
-}
-
 }  // namespace
 
 void kernel(CpuBackend& backend, Queue&, const kernels::Spmm& call) {
@@ -227,21 +216,12 @@ void kernel(CpuBackend& backend, Queue&, const kernels::Spmm& call) {
       op.row_ptr, rows, y, epilogue, {}, [](float*) {},
       [&]<typename T, typename Out>(T, RowRange range, Out* out, std::int64_t out_first,
                                     std::int64_t out_stride, float*) {
-        const SpmmArguments<T, Out> arguments{op.row_ptr.data(),
-                                              op.col_idx.data(),
-                                              pointer(op.values),
-                                              pointer(op.row_scale),
-                                              pointer(op.col_scale),
-                                              pointer(op.self_weight),
-                                              x.row<T>(0),
-                                              x.stride,
-                                              beta == 0 ? nullptr : y.row<T>(0),
-                                              y.stride,
-                                              out,
-                                              out_first,
-                                              out_stride,
-                                              x.cols,
-                                              static_cast<std::int64_t>(op.col_idx.size())};
+        const SpmmArguments<T, Out> arguments{
+            pointers_of(op), x.row<T>(0),
+            x.stride,        beta == 0 ? nullptr : y.row<T>(0),
+            y.stride,        out,
+            out_first,       out_stride,
+            x.cols,          static_cast<std::int64_t>(op.col_idx.size())};
         run_with_vectors(backend.isa(),
                          [&]<int kBytes>() ATOLL_INLINE { spmm_rows<kBytes>(arguments, range); });
       });

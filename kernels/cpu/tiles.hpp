@@ -26,4 +26,19 @@ void store_as_tiles(Transpose transpose, ConstMatrixView b, Bf16* to);
 // tiles, it makes the same bits of matrices without gaps between rows.
 void multiply_tiles(ConstMatrixView a, const Bf16* tiles, double beta, MatrixView c);
 
+// --- a^T b of two tall matrices, as in the gradient of a weight: tiles_transposed.cpp ------------
+//
+// Sums take rows one after the other, where oneDNN has blocks of its own, so their last bits differ
+// from those of processors without tiles. They depend neither on threads nor on runs.
+
+// True if multiplies_in_tiles(), and a result of a_cols x b_cols fits the second cache.
+bool transposes_in_tiles(std::int64_t a_cols, std::int64_t b_cols);
+
+// How many floats of memory multiply_transposed_tiles() takes: best where lines of the cache begin.
+std::int64_t transposed_tiles_floats(std::int64_t a_cols, std::int64_t b_cols);
+
+// c = a^T b by the calling thread, where transposes_in_tiles(). Sums are f32, over the rows in
+// their order. c is f32.
+void multiply_transposed_tiles(ConstMatrixView a, ConstMatrixView b, float* memory, MatrixView c);
+
 }  // namespace atl

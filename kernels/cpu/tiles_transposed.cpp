@@ -1,8 +1,6 @@
 // Rows of both matrices are packed as tiles, 128 at a time: those of b in pairs, those of a
 // transposed. Each 32 by 32 of the result are then summed over these rows, while the next ones
 // come from memory.
-#include "kernels/cpu/tiles_transposed.hpp"
-
 #include <algorithm>
 #include <cstring>
 

@@ -36,4 +36,15 @@ ATOLL_INLINE inline void write_rows(const std::array<ConstMatrixView, kInputs>& 
   write_rows_of<kBytes, T, To>(std::make_index_sequence<kInputs>(), inputs, y, range, f);
 }
 
+// The gradient of dropout(relu(.)) from its output: rows `range` of activation.dx from those of dy,
+// all of type T.
+template <int kBytes, typename T>
+ATOLL_INLINE inline void relu_gradient_rows(const ActivationGradient& activation,
+                                            ConstMatrixView dy, RowRange range) {
+  const float scale = activation.dropout.rate.scale;
+  write_rows<kBytes, T>(std::array{dy, activation.from}, activation.dx, range,
+                        [&]<typename Floats>(Floats& value, const Floats& kept)
+                            ATOLL_INLINE { value = kept != 0.0F ? value * scale : Floats{}; });
+}
+
 }  // namespace atl

@@ -113,7 +113,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::Attend& call) {
   const SpmmWork work = divided(work_of(op.prepared, rows),
                                 static_cast<std::int64_t>(where.workspace.size()), result.stride());
   const bool additive = attention.score == AttentionScore::kAdditive;
-  with_element_type(z.dtype, [&]<typename T>(T) {
+  with_element(z.dtype, [&]<typename T>(T) {
     with_head_lanes(
         attention_args<T>(op, z, t, {}, attention), {z, additive ? z : t, y},
         [&](const auto& a, const auto& grid, auto unit, auto units, auto narrow) {

@@ -485,22 +485,12 @@ __global__ void __launch_bounds__(kMergeThreads)
       });
 }
 
-// Terms of the gradient of the weight of features of edges, from row `first_term` of it on.
+// Terms of the gradient of the weight of features of edges.
 template <typename T>
-struct EdgeWeightGradients {
-  static constexpr int kSums = kTermSums;
-  static constexpr int kUnit = 1;
-  static constexpr int kBatch = 1;
-  struct Columns {};
-  struct Held {};
+struct EdgeWeightGradients : TermPass {
   AttentionArgs<T> a;
-  RowShares shares;                // the rows that are summed
   Rows<const float> coefficients;  // 0 of edges that are passed over
-  std::int64_t first_col;
-  std::int64_t first_term;
 
-  __device__ Columns columns(std::int64_t) const { return {}; }
-  __device__ Held load(std::int64_t, std::int64_t) const { return {}; }
   __device__ void add(const Columns&, std::int64_t row, std::int64_t col, const Held&,
                       double (&sums)[kSums][1]) const {
     const RowShare share = spread_share_of(shares, row);
@@ -561,7 +551,7 @@ struct BackwardPlan {
   void add_partials(const Launch& where, MatrixView dvector) const {
     if (partial_rows == 0) return;
     launch_finish<1>(where, partial_rows, dvector.cols, merged,
-                     AddToVector{static_cast<float*>(dvector.data)});
+                     StoreSum{static_cast<float*>(dvector.data), /*accumulate=*/true});
   }
 };
 
@@ -574,7 +564,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::AttendBackwardTar
   const bool additive = attention.score == AttentionScore::kAdditive;
   const TargetResult result{z.cols, attention.heads, attention.score == AttentionScore::kGatv2};
   const BackwardPlan plan(where, work, z.cols, !dvector.absent(), result.stride());
-  with_element_type(z.dtype, [&]<typename T>(T) {
+  with_element(z.dtype, [&]<typename T>(T) {
     with_head_lanes(
         attention_args<T>(op, z, t, dy, attention),
         {z, dy, additive ? z : t, additive ? z : ConstMatrixView(dt)},
@@ -601,14 +591,11 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::AttendBackwardTar
   });
   plan.add_partials(where, dvector);
   if (dedge_weight.absent()) return;
-  with_element_type(z.dtype, [&]<typename T>(T) {
+  with_element(z.dtype, [&]<typename T>(T) {
     const AttentionArgs<T> a = attention_args<T>(op, z, t, {}, attention);
-    const RowShares shares = all_shares(work, op.row_ptr);
-    sum_terms(where, shares.piece_count + work.range.size(), dedge_weight, {},
-              [&](std::int64_t col, std::int64_t term) {
-                return EdgeWeightGradients<T>{
-                    a, shares, rows_of<float>(ConstMatrixView(coefficients)), col, term};
-              });
+    sum_terms(where, all_shares(work, op.row_ptr), dedge_weight, {}, [&](const TermPass& pass) {
+      return EdgeWeightGradients<T>{pass, a, rows_of<float>(ConstMatrixView(coefficients))};
+    });
   });
 }
 
@@ -620,7 +607,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::AttendBackwardSou
   const SourceResult result{z.cols, attention.heads};
   const BackwardPlan plan(where, work, z.cols, !dvector.absent(), result.stride());
   const OutEdges out{edges.targets.data(), edges.edges.data()};
-  with_element_type(z.dtype, [&]<typename T>(T) {
+  with_element(z.dtype, [&]<typename T>(T) {
     with_head_lanes(
         attention_args<T>(op, z, t, dy, attention), {z, dy, additive ? z : t, dz},
         [&](const auto& a, const auto& grid, auto unit, auto units, auto narrow) {

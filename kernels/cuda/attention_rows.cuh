@@ -98,11 +98,7 @@ struct AttentionArgs {
   __device__ float leaky(float x) const { return x > 0 ? x : slope * x; }
   __device__ float leaky_slope(float x) const { return x > 0 ? 1.0F : slope; }
   __device__ bool drops() const { return threshold != 65536; }
-  __device__ RandomKey key_now() const {
-    RandomKey now = key;
-    if (state != nullptr) now.epoch = state->epoch;
-    return now;
-  }
+  __device__ RandomKey key_now() const { return key_of_epoch(key, state); }
 };
 
 template <typename T>

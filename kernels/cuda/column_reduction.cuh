@@ -22,6 +22,12 @@ inline constexpr std::int64_t kReductionCols = std::int64_t{1} << 20;
 inline constexpr int kFinishThreads = 512;
 inline constexpr int kFinishCols = 8;  // columns of a block of the second stage
 
+// A base of an Op below that keeps nothing of its columns.
+struct NoColumns {
+  struct Columns {};
+  __device__ Columns columns(std::int64_t) const { return {}; }
+};
+
 // First stage. Op says what is summed:
 //   kSums, kUnit    sums per column, columns per thread
 //   Columns         what a thread keeps of its columns; columns(col) makes it
@@ -130,11 +136,12 @@ void launch_finish(const Launch& where, std::int64_t chunks, std::int64_t cols,
          chunks, cols, partials, finish);
 }
 
-// Both stages over columns 0 .. cols - 1 (at most kReductionCols) of `rows` rows. `partials`:
-// kPartialsBytes of the workspace.
+// Both stages over columns 0 .. cols - 1 (at most kReductionCols) of `rows` rows. Partial sums are
+// the first kPartialsBytes of the workspace.
 template <typename Op, typename Finish>
 void sum_columns(const Launch& where, std::int64_t rows, std::int64_t cols, const Op& op,
-                 const Finish& finish, double* partials) {
+                 const Finish& finish) {
+  auto* const partials = reinterpret_cast<double*>(where.workspace.data());
   const Walk walk = make_walk(cols, Op::kUnit);
   const std::int64_t held = kPartialsBytes / (Op::kSums * std::int64_t{sizeof(double)} * cols);
   ATOLL_ASSERT(held >= 1, "{} sums of {} columns", Op::kSums, cols);
@@ -146,11 +153,13 @@ void sum_columns(const Launch& where, std::int64_t rows, std::int64_t cols, cons
   launch_finish<Op::kSums>(where, chunks.chunks, cols, partials, finish);
 }
 
-// Second stage that adds to a vector of f32.
-struct AddToVector {
-  float* to;
+// Second stage that stores sums as f32, or adds them to what is there.
+struct StoreSum {
+  float* out;
+  bool accumulate;
   __device__ void operator()(std::int64_t col, const double (&sums)[1]) const {
-    to[col] = static_cast<float>(static_cast<double>(to[col]) + sums[0]);
+    const double before = accumulate ? static_cast<double>(out[col]) : 0.0;
+    out[col] = static_cast<float>(before + sums[0]);
   }
 };
 

@@ -42,7 +42,7 @@ void require_spare(Backend& backend, std::int64_t bytes) {
        format_bytes(bytes), format_bytes(available), format_bytes(kSpareBytes));
 }
 
-Buffer make_spare_buffer(Backend& backend, std::int64_t bytes) {
+DeviceMemory make_spare_buffer(Backend& backend, std::int64_t bytes) {
   require_spare(backend, bytes);
   return make_buffer(backend, bytes);
 }

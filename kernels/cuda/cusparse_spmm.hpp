@@ -81,13 +81,13 @@ class CusparseSpmm {
   // Results of preparing are kept in the descriptor and in the workspace.
   struct Prepared {
     SparseMatrix matrix;
-    Buffer workspace;
+    DeviceMemory workspace;
   };
 
   // Matrices of one number of columns on their way to and from cuSPARSE in bf16.
   struct Scratch {
-    Buffer scaled;  // x by column factors, where there are any
-    Buffer sums;
+    DeviceMemory scaled;  // x by column factors, where there are any
+    DeviceMemory sums;
   };
 
   CusparseSpmm(Backend& backend, CudaQueue& queue, const SparseOperator& op, RowRange range,

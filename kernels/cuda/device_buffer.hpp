@@ -2,31 +2,34 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <ranges>
 #include <span>
 
 #include "kernels/backend.hpp"
 
 namespace atl::cuda {
 
-struct BufferDeleter {
-  Backend* backend = nullptr;
-  void operator()(void* data) const noexcept { backend->release(data); }
-};
-using Buffer = std::unique_ptr<void, BufferDeleter>;
-
-inline Buffer make_buffer(Backend& backend, std::int64_t bytes) {
-  return {backend.allocate(bytes), BufferDeleter{&backend}};
+inline DeviceMemory make_buffer(Backend& backend, std::int64_t bytes) {
+  return {backend.allocate(bytes), DeviceDeleter{&backend}};
 }
 
 // A copy of the array, complete when the call returns; null for an empty one.
-template <typename T>
-Buffer upload(Backend& backend, Queue& queue, std::span<const T> values) {
-  if (values.empty()) return {};
-  const auto bytes = static_cast<std::int64_t>(values.size_bytes());
-  Buffer buffer = make_buffer(backend, bytes);
-  backend.copy(queue, buffer.get(), values.data(), bytes, CopyKind::kHostToDevice);
+template <std::ranges::contiguous_range Values>
+DeviceMemory upload(Backend& backend, Queue& queue, const Values& values) {
+  const std::span host(values);
+  if (host.empty()) return {};
+  const auto bytes = static_cast<std::int64_t>(host.size_bytes());
+  DeviceMemory buffer = make_buffer(backend, bytes);
+  backend.copy(queue, buffer.get(), host.data(), bytes, CopyKind::kHostToDevice);
   return buffer;
+}
+
+// The number at `at` in device memory, once what was queued before has run.
+template <typename T>
+T value_at(Backend& backend, Queue& queue, const T* at) {
+  T value{};
+  backend.copy(queue, &value, at, sizeof(value), CopyKind::kDeviceToHost);
+  return value;
 }
 
 }  // namespace atl::cuda

@@ -7,15 +7,32 @@
 
 namespace atl::cuda {
 
-// Op says how:
-//   kNumbers                    numbers that edges leave
+// Op says how an element is made:
+//   Numbers                     what edges leave, EdgeNumbers
 //   start()                     those of no edges
 //   add(i, c, begin, end, to)   takes in the edges [begin, end) of row i, column c
 //   merge(to, from)             takes in the numbers of later edges
 //   finish(i, c, edges, from)   the element of a row of so many edges
-template <typename Op>
+template <int kCount>
 struct EdgeNumbers {
-  float values[Op::kNumbers];
+  static constexpr int kNumbers = kCount;
+  float values[kCount];
+};
+
+// A base of an Op whose numbers are sums over edges; its element is the first, unless it says
+// otherwise.
+template <int kCount>
+struct EdgeSums {
+  using Numbers = EdgeNumbers<kCount>;
+
+  __device__ Numbers start() const { return {}; }
+  __device__ void merge(Numbers& to, const Numbers& from) const {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) to.values[k] += from.values[k];
+  }
+  __device__ float finish(std::int64_t, std::int64_t, std::int64_t, const Numbers& from) const {
+    return from.values[0];
+  }
 };
 
 template <typename T, typename Op>
@@ -29,7 +46,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const std::int64_t i = share.first;  // a chunk is one row
   const RowEdges edges = edges_of(shares, share, i, false);
   if (edges.count < 0) return;
-  EdgeNumbers<Op> numbers = op.start();
+  typename Op::Numbers numbers = op.start();
   op.add(i, c, edges.begin, edges.begin + edges.count, numbers);
   if (share.piece == nullptr) {
     const float element = op.finish(i, c, edges.count, numbers);
@@ -38,7 +55,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   float* const to = shares.results + index / cols * shares.result_stride + c;
 #pragma unroll
-  for (int k = 0; k < Op::kNumbers; ++k) to[k * cols] = numbers.values[k];
+  for (int k = 0; k < Op::Numbers::kNumbers; ++k) to[k * cols] = numbers.values[k];
 }
 
 template <typename T, typename Op>
@@ -49,11 +66,11 @@ __global__ void __launch_bounds__(kMergeThreads)
   for (std::int64_t r = blockIdx.x; r < split.count; r += kMergeBlocks) {
     const SplitRow row = split.rows[r];
     const float* from = split.results_of(row) + c;
-    EdgeNumbers<Op> numbers = op.start();
+    typename Op::Numbers numbers = op.start();
     for (std::int64_t piece = 0; piece < row.pieces; ++piece) {
-      EdgeNumbers<Op> of_piece;
+      typename Op::Numbers of_piece;
 #pragma unroll
-      for (int k = 0; k < Op::kNumbers; ++k) of_piece.values[k] = from[k * cols];
+      for (int k = 0; k < Op::Numbers::kNumbers; ++k) of_piece.values[k] = from[k * cols];
       op.merge(numbers, of_piece);
       from += split.result_stride;
     }
@@ -67,7 +84,7 @@ __global__ void __launch_bounds__(kMergeThreads)
 template <typename T, typename Op>
 void for_edge_elements(const Launch& where, const SpmmWork& work,
                        std::span<const std::int64_t> row_ptr, MatrixView y, const Op& op) {
-  const std::int64_t stride = Op::kNumbers * y.cols;
+  const std::int64_t stride = Op::Numbers::kNumbers * y.cols;
   const SpmmWork fitting = divided(work, static_cast<std::int64_t>(where.workspace.size()), stride);
   for_share_batches(fitting, row_ptr, {1, work.range.size()}, where.workspace, stride,
                     [&](const RowShares& shares, const SplitRows& split) {
@@ -80,12 +97,4 @@ void for_edge_elements(const Launch& where, const SpmmWork& work,
                              shares, split, y.cols, op, rows_of<T>(y));
                     });
 }
-
-// Adds numbers that are sums.
-template <typename Op>
-__device__ void add_numbers(EdgeNumbers<Op>& to, const EdgeNumbers<Op>& from) {
-#pragma unroll
-  for (int k = 0; k < Op::kNumbers; ++k) to.values[k] += from.values[k];
-}
-
 }  // namespace atl::cuda

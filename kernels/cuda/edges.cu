@@ -41,12 +41,9 @@ EdgeArgs<T> edge_args(const SparseOperator& op, ConstMatrixView x, ConstMatrixVi
 }
 
 template <typename T>
-struct SumOfEdges {
-  static constexpr int kNumbers = 1;
-  using Numbers = EdgeNumbers<SumOfEdges>;
+struct SumOfEdges : EdgeSums<1> {
   EdgeArgs<T> a;
 
-  __device__ Numbers start() const { return {}; }
   __device__ void add(std::int64_t, std::int64_t c, std::int64_t begin, std::int64_t end,
                       Numbers& to) const {
     float sum = 0;
@@ -56,21 +53,14 @@ struct SumOfEdges {
     }
     to.values[0] = sum;
   }
-  __device__ void merge(Numbers& to, const Numbers& from) const { add_numbers(to, from); }
-  __device__ float finish(std::int64_t, std::int64_t, std::int64_t, const Numbers& from) const {
-    return from.values[0];
-  }
 };
 
 template <typename T>
-struct SumOfTargets {
-  static constexpr int kNumbers = 1;
-  using Numbers = EdgeNumbers<SumOfTargets>;
+struct SumOfTargets : EdgeSums<1> {
   EdgeArgs<T> a;
   const std::int32_t* targets;
   const std::int64_t* edges;
 
-  __device__ Numbers start() const { return {}; }
   __device__ void add(std::int64_t j, std::int64_t c, std::int64_t begin, std::int64_t end,
                       Numbers& to) const {
     float sum = 0;
@@ -79,27 +69,13 @@ struct SumOfTargets {
     }
     to.values[0] = sum;
   }
-  __device__ void merge(Numbers& to, const Numbers& from) const { add_numbers(to, from); }
-  __device__ float finish(std::int64_t, std::int64_t, std::int64_t, const Numbers& from) const {
-    return from.values[0];
-  }
 };
 
-// Gradients of rows `first_term` on of the weight, and of the bias as the row behind them.
+// Gradients of the weight, and of the bias as the row behind it.
 template <typename T>
-struct TermGradients {
-  static constexpr int kSums = kTermSums;
-  static constexpr int kUnit = 1;
-  static constexpr int kBatch = 1;
-  struct Columns {};
-  struct Held {};
+struct TermGradients : TermPass {
   EdgeArgs<T> a;
-  RowShares shares;  // the rows that are summed
-  std::int64_t first_col;
-  std::int64_t first_term;
 
-  __device__ Columns columns(std::int64_t) const { return {}; }
-  __device__ Held load(std::int64_t, std::int64_t) const { return {}; }
   __device__ void add(const Columns&, std::int64_t row, std::int64_t col, const Held&,
                       double (&sums)[kSums][1]) const {
     const RowShare share = spread_share_of(shares, row);
@@ -129,9 +105,9 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::AggregateEdges& c
   const auto& [op, rows, x, terms, y] = call;
   const Launch& where = launch_of(backend, queue);
   const SpmmWork work = work_of(op.prepared, rows);
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     for_edge_elements<T>(where, work, op.row_ptr, y.rows_in(work.range),
-                         SumOfEdges<T>{edge_args<T>(op, x, {}, terms)});
+                         SumOfEdges<T>{{}, edge_args<T>(op, x, {}, terms)});
   });
 }
 
@@ -140,10 +116,11 @@ void kernel(CudaBackend& backend, Queue& queue,
   const auto& [op, edges, sources, x, terms, dy, dx] = call;
   const Launch& where = launch_of(backend, queue);
   const SpmmWork work = work_of(edges.prepared, sources);
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     for_edge_elements<T>(
         where, work, edges.row_ptr, dx,
-        SumOfTargets<T>{edge_args<T>(op, x, dy, terms), edges.targets.data(), edges.edges.data()});
+        SumOfTargets<T>{
+            {}, edge_args<T>(op, x, dy, terms), edges.targets.data(), edges.edges.data()});
   });
 }
 
@@ -151,13 +128,11 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::AggregateEdgesBac
   const auto& [op, rows, x, terms, dy, dweight, dbias] = call;
   const Launch& where = launch_of(backend, queue);
   const SpmmWork work = work_of(op.prepared, rows);
-  const RowShares shares = all_shares(work, op.row_ptr);
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     const EdgeArgs<T> a = edge_args<T>(op, x, dy, terms);
-    sum_terms(where, shares.piece_count + shares.chunks.chunks, dweight, dbias,
-              [&](std::int64_t col, std::int64_t term) {
-                return TermGradients<T>{a, shares, col, term};
-              });
+    sum_terms(where, all_shares(work, op.row_ptr), dweight, dbias, [&](const TermPass& pass) {
+      return TermGradients<T>{pass, a};
+    });
   });
 }
 

@@ -82,17 +82,6 @@ inline bool fits_padded(int count, std::initializer_list<ConstMatrixView> views)
   return true;
 }
 
-// Calls body(float{}) or body(Bf16{}).
-template <typename Body>
-void with_element_type(DType dtype, const Body& body) {
-  ATOLL_ASSERT(dtype == DType::kF32 || dtype == DType::kBf16, "dtype {}", static_cast<int>(dtype));
-  if (dtype == DType::kF32) {
-    body(float{});
-  } else {
-    body(Bf16{});
-  }
-}
-
 // Calls body with std::integral_constant<int, elements per access>.
 template <typename T, typename Body>
 void with_access(bool whole_vectors, const Body& body) {
@@ -239,12 +228,8 @@ struct EpilogueArgs {
     return function != ActivationFunction::kNone && function != ActivationFunction::kRelu;
   }
   __host__ __device__ bool drops() const { return threshold != 65536; }
-  // The key with the epoch that counts. Once per thread: it reads the state.
-  __device__ RandomKey key_now() const {
-    RandomKey now = key;
-    if (state != nullptr) now.epoch = state->epoch;
-    return now;
-  }
+  // Once per thread: it reads the state.
+  __device__ RandomKey key_now() const { return key_of_epoch(key, state); }
 };
 
 inline EpilogueArgs epilogue_args(const Epilogue& epilogue) {

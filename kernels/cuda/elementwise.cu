@@ -280,7 +280,7 @@ void for_parts(std::initializer_list<ConstMatrixView> views, int unit, const Bod
 template <typename Function, typename... Views>
 void write_matrix(const Launch& where, const Function& f, MatrixView y, const Views&... inputs) {
   constexpr int kInputs = sizeof...(inputs);
-  with_element_type(y.dtype, [&]<typename T>(T) {
+  with_element(y.dtype, [&]<typename T>(T) {
     for_parts({ConstMatrixView(inputs)..., y}, kVector<T>, [&](const Part& part) {
       const MatrixView to = part.of(y);
       with_padded_unit<T>({part.of(ConstMatrixView(inputs))..., to}, [&](auto unit) {
@@ -315,7 +315,7 @@ void fill_zero(const Launch& where, MatrixView y) {
     return fill_zero(where, {y.data, y.rows, 2 * y.cols, 2 * y.stride, DType::kF32});
   }
   // Not cudaMemset2DAsync, which takes ten times as long where rows have a gap of one element.
-  with_element_type(y.dtype, [&]<typename T>(T) {
+  with_element(y.dtype, [&]<typename T>(T) {
     for_parts({y}, kVector<T>, [&](const Part& part) {
       const MatrixView to = part.of(y);
       with_padded_unit<T>({to}, [&](auto unit) {
@@ -331,8 +331,8 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::FillZero& call) {
 }
 
 void convert(const Launch& where, ConstMatrixView x, MatrixView y) {
-  with_element_type(x.dtype, [&]<typename From>(From) {
-    with_element_type(y.dtype, [&]<typename To>(To) {
+  with_element(x.dtype, [&]<typename From>(From) {
+    with_element(y.dtype, [&]<typename To>(To) {
       using Wide = std::conditional_t<std::is_same_v<From, To>, From, float>;
       for_parts({x, y}, kVector<Wide>, [&](const Part& part) {
         const ConstMatrixView from = part.of(x);
@@ -381,7 +381,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::ActivationBackwar
   Epilogue rest;
   rest.dropout = dropout;
   const EpilogueArgs args = epilogue_args(rest);
-  with_element_type(dy.dtype, [&]<typename T>(T) {
+  with_element(dy.dtype, [&]<typename T>(T) {
     with_padded_unit<T>({from, dy, dx}, [&](auto unit) {
       const SlopedRows<T, unit> terms{
           {rows_of<T>(from), rows_of<T>(dy)}, function, 1 / args.dropout_scale};
@@ -394,7 +394,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::GatherRows& call)
   const auto& [x, rows, scale, y] = call;
   const Launch& where = launch_of(backend, queue);
   const float* factors = scale.empty() ? nullptr : scale.data();
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     with_padded_unit<T>({x, y}, [&](auto unit) {
       launch(where, make_grid(where, y.rows, y.cols, unit, kBatch), gather_kernel<T, unit>, y.rows,
              rows_of<T>(x), rows.data(), factors, rows_of<T>(y));
@@ -405,8 +405,8 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::GatherRows& call)
 void apply_epilogue(const Launch& where, ConstMatrixView x, const Epilogue& epilogue,
                     MatrixView y) {
   const EpilogueArgs args = epilogue_args(epilogue);
-  with_element_type(x.dtype, [&]<typename From>(From) {
-    with_element_type(y.dtype, [&]<typename To>(To) {
+  with_element(x.dtype, [&]<typename From>(From) {
+    with_element(y.dtype, [&]<typename To>(To) {
       if constexpr (std::is_same_v<From, To> || std::is_same_v<From, float>) {
         with_padded_unit<From>({x, y}, [&](auto unit) {
           using Terms = StoredRows<From, unit>;

@@ -11,30 +11,24 @@ ExplicitMatrix::ExplicitMatrix(Backend& backend, CudaQueue& queue, const SparseO
   row_ptr = make_buffer(backend, static_cast<std::int64_t>(offsets * sizeof(std::int32_t)));
   auto* const starts = static_cast<std::int32_t*>(row_ptr.get());
   count_entries(queue.launch(), op, range, {starts, offsets});
-  const auto number = [&](const std::int32_t* at) {
-    std::int32_t found = 0;
-    backend.copy(queue, &found, at, sizeof(found), CopyKind::kDeviceToHost);
-    return found;
-  };
-  entries = number(starts + rows);
+  entries = value_at(backend, queue, starts + rows);
   col_idx = make_buffer(backend, entries * static_cast<std::int64_t>(sizeof(std::int32_t)));
   values = make_buffer(backend, entries * bytes_of(dtype));
   auto* const columns = static_cast<std::int32_t*>(col_idx.get());
   fill_entries(queue.launch(), op, range, dtype, starts, columns, values.get());
-  const Buffer largest = make_buffer(backend, sizeof(std::int32_t));
+  const DeviceMemory largest = make_buffer(backend, sizeof(std::int32_t));
   auto* const out = static_cast<std::int32_t*>(largest.get());
   largest_column(queue.launch(), {columns, static_cast<std::size_t>(entries)}, out);
-  cols = number(out) + std::int64_t{1};
+  cols = value_at(backend, queue, out) + std::int64_t{1};
 }
 
 bool weights_fit_bf16(Backend& backend, CudaQueue& queue, const SparseOperator& op) {
-  const Buffer rounded = make_buffer(backend, sizeof(std::int64_t));
+  const DeviceMemory rounded = make_buffer(backend, sizeof(std::int64_t));
+  auto* const out = static_cast<std::int64_t*>(rounded.get());
   for (const std::span<const float> weights : {op.values, op.self_weight}) {
     if (weights.empty()) continue;
-    count_rounded(queue.launch(), weights, static_cast<std::int64_t*>(rounded.get()));
-    std::int64_t found = 0;
-    backend.copy(queue, &found, rounded.get(), sizeof(found), CopyKind::kDeviceToHost);
-    if (found > 0) return false;
+    count_rounded(queue.launch(), weights, out);
+    if (value_at(backend, queue, out) > 0) return false;
   }
   return true;
 }

@@ -17,9 +17,9 @@ struct ExplicitMatrix {
   std::int64_t rows = 0;
   std::int64_t cols = 0;  // those that an edge reads, and what lies below them
   std::int64_t entries = 0;
-  Buffer row_ptr;
-  Buffer col_idx;
-  Buffer values;
+  DeviceMemory row_ptr;
+  DeviceMemory col_idx;
+  DeviceMemory values;
 
   // Made on the device; waits for the queue. dtype: f32 or bf16. The range has an edge, and 32 bits
   // count its entries.

@@ -83,7 +83,7 @@ struct ActivationRows : RowPairs<T, kElements> {
 template <typename Body>
 void with_gradient_rows(ConstMatrixView dy, const ActivationGradient& activation,
                         ConstMatrixView beside, const Body& body) {
-  with_element_type(dy.dtype, [&]<typename T>(T) {
+  with_element(dy.dtype, [&]<typename T>(T) {
     if (activation.absent()) {
       with_padded_unit<T>({dy, beside}, [&](auto unit) {
         body([&](std::int64_t first) {

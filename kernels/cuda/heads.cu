@@ -28,7 +28,6 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (inside && lane == 0) *out.at(i, h) = sum;
 }
 
-template <typename T>
 struct SpreadDots {
   std::int64_t each;
   Rows<const float> d;
@@ -40,11 +39,10 @@ struct SpreadDots {
 
 // Terms of dvector from column `first` on.
 template <typename T>
-struct DotGradients {
+struct DotGradients : NoColumns {
   static constexpr int kSums = 1;
   static constexpr int kUnit = 1;
   static constexpr int kBatch = 4;
-  struct Columns {};
   struct Held {
     float x;
     float d;
@@ -54,7 +52,6 @@ struct DotGradients {
   Rows<const T> x;
   Rows<const float> d;
 
-  __device__ Columns columns(std::int64_t) const { return {}; }
   __device__ Held load(std::int64_t i, std::int64_t col) const {
     return {to_f32(*x.at(i, first + col)), *d.at(i, (first + col) / each)};
   }
@@ -93,7 +90,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::HeadDots& call) {
   const Launch& where = launch_of(backend, queue);
   const std::int64_t each = x.cols / out.cols;
   const int team = team_lanes(each, 1, 1);
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     launch(where, ceil_divide(x.rows * out.cols * team, kBlockThreads), kBlockThreads,
            head_dots_kernel<T>, team, x.rows, out.cols, each, rows_of<T>(x),
            static_cast<const float*>(vector.data), rows_of<float>(out));
@@ -104,14 +101,13 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::HeadDotsBackward&
   const auto& [d, x, vector, dx, dvector] = call;
   const Launch& where = launch_of(backend, queue);
   const std::int64_t each = x.cols / d.cols;
-  auto* const partials = reinterpret_cast<double*>(where.workspace.data());
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     for_elements<T>(where, dx,
-                    SpreadDots<T>{each, rows_of<float>(d), static_cast<const float*>(vector.data)});
+                    SpreadDots{each, rows_of<float>(d), static_cast<const float*>(vector.data)});
     for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
       sum_columns(where, x.rows, cols,
-                  DotGradients<T>{each, first, rows_of<T>(x), rows_of<float>(d)},
-                  AddToVector{static_cast<float*>(dvector.data) + first}, partials);
+                  DotGradients<T>{{}, each, first, rows_of<T>(x), rows_of<float>(d)},
+                  StoreSum{static_cast<float*>(dvector.data) + first, /*accumulate=*/true});
     });
   });
 }
@@ -119,7 +115,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::HeadDotsBackward&
 void kernel(CudaBackend& backend, Queue& queue, const kernels::HeadMean& call) {
   const auto& [x, y] = call;
   const Launch& where = launch_of(backend, queue);
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     for_elements<T>(where, y, MeanOfHeads<T>{y.cols, x.cols / y.cols, rows_of<T>(x)});
   });
 }
@@ -127,7 +123,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::HeadMean& call) {
 void kernel(CudaBackend& backend, Queue& queue, const kernels::HeadMeanBackward& call) {
   const auto& [dy, dx] = call;
   const Launch& where = launch_of(backend, queue);
-  with_element_type(dy.dtype, [&]<typename T>(T) {
+  with_element(dy.dtype, [&]<typename T>(T) {
     const auto heads = static_cast<float>(dx.cols / dy.cols);
     for_elements<T>(where, dx, SpreadMean<T>{dy.cols, heads, rows_of<T>(dy)});
   });

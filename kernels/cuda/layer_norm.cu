@@ -86,7 +86,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::LayerNorm& call) 
                                   static_cast<const float*>(beta.data),
                                   fits_vectors(4, {gamma, beta})};
   const std::int64_t most = where.most_blocks();
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     if (x.cols > kTeamCols) {
       launch(where, std::min(most, x.rows), kBlockThreads, wide_layer_norm_kernel<T>, x.rows,
              x.cols, rows_of<T>(x), parameters, epsilon, rows_of<T>(y));

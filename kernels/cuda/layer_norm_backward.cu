@@ -157,16 +157,14 @@ struct NormalisedRow {
 
 // dy * xhat and dy.
 template <typename T, int kElements>
-struct ParameterGradients {
+struct ParameterGradients : NoColumns {
   static constexpr int kSums = 2;
   static constexpr int kUnit = kElements;
   static constexpr int kBatch = 2;
-  struct Columns {};
   Rows<const T> dy;
   Rows<const T> x;
   const RowStatistics* statistics;
 
-  __device__ Columns columns(std::int64_t) const { return {}; }
   __device__ NormalisedRow<T, kUnit> load(std::int64_t i, std::int64_t col) const {
     return {cuda::load<kUnit>(dy.at(i, col)), cuda::load<kUnit>(x.at(i, col)), statistics[i]};
   }
@@ -223,7 +221,6 @@ void wide_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
   const std::span<std::byte> behind = where.workspace.subspan(kStatisticsOffset);
   auto* statistics = reinterpret_cast<RowStatistics*>(behind.data());
   const auto most_rows = static_cast<std::int64_t>(behind.size() / sizeof(RowStatistics));
-  auto* partials = reinterpret_cast<double*>(where.workspace.data());
   for (std::int64_t first = 0; first < x.rows; first += most_rows) {
     const RowRange range{first, std::min(first + most_rows, x.rows)};
     const Rows<const T> gradient = rows_of<T>(dy.rows_in(range));
@@ -232,9 +229,9 @@ void wide_backward(const Launch& where, ConstMatrixView dy, ConstMatrixView x,
            parameters.gamma, epsilon, statistics);
     for_column_passes(x.cols, [&](std::int64_t col, std::int64_t cols) {
       const ParameterGradients<T, kUnit> op{
-          {gradient.data + col, gradient.stride}, {value.data + col, value.stride}, statistics};
+          {}, {gradient.data + col, gradient.stride}, {value.data + col, value.stride}, statistics};
       sum_columns(where, range.size(), cols, op,
-                  AddParameterGradients{gradients.dgamma + col, gradients.dbeta + col}, partials);
+                  AddParameterGradients{gradients.dgamma + col, gradients.dbeta + col});
     });
     launch(where, make_grid(where, range.size(), x.cols, kUnit, 2), wide_backward_kernel<T, kUnit>,
            range.size(), gradient, value, parameters.gamma, statistics,
@@ -266,7 +263,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::LayerNormBackward
                                   fits_vectors(4, gamma)};
   const AddParameterGradients gradients{static_cast<float*>(dgamma.data),
                                         static_cast<float*>(dbeta.data)};
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     with_unit<T>({dy, x, dx}, [&](auto unit) {
       const auto run = x.cols <= 32 * kFewLaneCols   ? team_backward<T, unit, kFewLaneCols>
                        : x.cols <= kBackwardTeamCols ? team_backward<T, unit, kBackwardLaneCols>

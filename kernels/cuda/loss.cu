@@ -9,6 +9,7 @@
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/launchers.hpp"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/focus_factors.hpp"
 #include "kernels/operations/loss.hpp"
 
 namespace atl::cuda {
@@ -159,19 +160,6 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   store_partial(loss, args.partials);
 }
-
-// Factors that a focus g puts on the cross-entropy l = -log p of what is wanted and on its
-// gradient, from p and 1 - p: (1 - p)^g, and (1 - p)^g (1 + g p l / (1 - p)).
-struct FocusFactors {
-  double loss = 1;
-  double slope = 1;
-
-  __device__ FocusFactors(double focus, double probability, double missed, double minus_log) {
-    if (focus == 0) return;
-    loss = ::pow(missed, focus);
-    slope = loss * (1 + focus * (missed > 0 ? probability * minus_log / missed : 1));
-  }
-};
 
 // Where the label is not all (SoftmaxTarget): a warp per row, which reads the row three times
 // rather than hold it, so that one kernel serves any number of classes.
@@ -348,7 +336,7 @@ void entry_losses(const Launch& where, ConstMatrixView values,
                   double grad_scale, MatrixView dvalues, std::span<double> loss_sum,
                   const EntryLoss& loss_of) {
   fill_zero(where, dvalues);
-  with_element_type(values.dtype, [&]<typename T>(T) {
+  with_element(values.dtype, [&]<typename T>(T) {
     const auto args = loss_args<T>(where, values, rows, grad_scale, dvalues);
     with_unit<T>({values, dvalues}, [&](auto unit) {
       const Walk walk = make_walk(values.cols, unit);
@@ -363,7 +351,7 @@ void spread_cross_entropy(const Launch& where, const kernels::SoftmaxCrossEntrop
   const auto& [logits, labels, rows, grad_scale, dlogits, loss_sum, target] = call;
   fill_zero(where, dlogits);
   const float* weights = target.class_weights.empty() ? nullptr : target.class_weights.data();
-  with_element_type(logits.dtype, [&]<typename T>(T) {
+  with_element(logits.dtype, [&]<typename T>(T) {
     const auto args = loss_args<T>(where, logits, rows, grad_scale, dlogits);
     const std::int64_t blocks = std::min(kLossBlocks, ceil_divide(args.listed, kBlockThreads / 32));
     launch(where, blocks, kBlockThreads, spread_softmax_kernel<T>, args, labels.data(), weights,
@@ -382,7 +370,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::SoftmaxCrossEntro
   if (!target.label_only()) return spread_cross_entropy(where, call);
   fill_zero(where, dlogits);
   const auto listed = static_cast<std::int64_t>(rows.size());
-  with_element_type(logits.dtype, [&]<typename T>(T) {
+  with_element(logits.dtype, [&]<typename T>(T) {
     const auto args = loss_args<T>(where, logits, rows, grad_scale, dlogits);
     if (logits.cols > kTeamClasses) {
       const std::int64_t blocks = std::min(kLossBlocks, listed);

@@ -9,6 +9,7 @@
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/launchers.hpp"
 #include "kernels/cuda/walk.cuh"
+#include "kernels/operator_pointers.hpp"
 
 namespace atl::cuda {
 
@@ -16,39 +17,25 @@ namespace {
 
 constexpr int kFillRows = kBlockThreads / 32;  // of a block, a warp each
 
-// The operator in plain pointers; absent factors are null.
-struct Factors {
-  const std::int64_t* row_ptr;
-  const std::int32_t* col_idx;
-  const float* values;
-  const float* row_scale;
-  const float* col_scale;
-  const float* self_weight;
-
-  __device__ float self_of(std::int64_t row) const {
-    return self_weight != nullptr ? self_weight[row] : 0;
-  }
-};
-
-Factors factors_of(const SparseOperator& op) {
-  const auto pointer = [](const auto& span) { return span.empty() ? nullptr : span.data(); };
-  return {op.row_ptr.data(),     pointer(op.col_idx),   pointer(op.values),
-          pointer(op.row_scale), pointer(op.col_scale), pointer(op.self_weight)};
+__device__ inline float self_of(const OperatorPointers& op, std::int64_t row) {
+  return op.self_weight != nullptr ? op.self_weight[row] : 0;
 }
 
 __global__ void __launch_bounds__(kBlockThreads)
-    count_kernel(Factors op, std::int64_t first_row, std::int64_t rows, std::int32_t* row_ptr) {
+    count_kernel(OperatorPointers op, std::int64_t first_row, std::int64_t rows,
+                 std::int32_t* row_ptr) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
   if (i > rows) return;
   if (i == 0) row_ptr[0] = 0;
   if (i == rows) return;
   const std::int64_t row = first_row + i;
   const std::int64_t edges = op.row_ptr[row + 1] - op.row_ptr[row];
-  row_ptr[i + 1] = static_cast<std::int32_t>(edges) + (op.self_of(row) != 0 ? 1 : 0);
+  row_ptr[i + 1] = static_cast<std::int32_t>(edges) + (self_of(op, row) != 0 ? 1 : 0);
 }
 
 template <typename T>
-__device__ T entry_value(const Factors& op, std::int64_t row, std::int32_t col, float weight) {
+__device__ T entry_value(const OperatorPointers& op, std::int64_t row, std::int32_t col,
+                         float weight) {
   if constexpr (std::is_same_v<T, float>) {
     if (op.row_scale != nullptr) weight = op.row_scale[row] * weight;
     return op.col_scale != nullptr ? weight * op.col_scale[col] : weight;
@@ -59,13 +46,13 @@ __device__ T entry_value(const Factors& op, std::int64_t row, std::int32_t col, 
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    fill_kernel(Factors op, std::int64_t first_row, std::int64_t rows, const std::int32_t* row_ptr,
-                std::int32_t* col_idx, T* values) {
+    fill_kernel(OperatorPointers op, std::int64_t first_row, std::int64_t rows,
+                const std::int32_t* row_ptr, std::int32_t* col_idx, T* values) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::int64_t i = std::int64_t{blockIdx.x} * kFillRows + threadIdx.x / 32;
   if (i >= rows) return;
   const std::int64_t row = first_row + i;
-  const float self = op.self_of(row);
+  const float self = self_of(op, row);
   std::int64_t at = row_ptr[i];
   if (self != 0) {
     if (lane == 0) {
@@ -141,7 +128,7 @@ void sum_of(const Launch& where, Input input, std::int64_t count, const Of& of, 
 void count_entries(const Launch& where, const SparseOperator& op, RowRange range,
                    std::span<std::int32_t> row_ptr) {
   launch(where, ceil_divide(range.size() + 1, kBlockThreads), kBlockThreads, count_kernel,
-         factors_of(op), range.begin, range.size(), row_ptr.data());
+         pointers_of(op), range.begin, range.size(), row_ptr.data());
   std::int32_t* const ends = row_ptr.data() + 1;
   by_cub(where, "cub::DeviceScan::InclusiveSum", [&](void* scratch, std::size_t& bytes) {
     return cub::DeviceScan::InclusiveSum(scratch, bytes, ends, ends, range.size(), where.stream);
@@ -150,9 +137,9 @@ void count_entries(const Launch& where, const SparseOperator& op, RowRange range
 
 void fill_entries(const Launch& where, const SparseOperator& op, RowRange range, DType dtype,
                   const std::int32_t* row_ptr, std::int32_t* col_idx, void* values) {
-  with_element_type(dtype, [&]<typename T>(T) {
+  with_element(dtype, [&]<typename T>(T) {
     launch(where, ceil_divide(range.size(), kFillRows), kBlockThreads, fill_kernel<T>,
-           factors_of(op), range.begin, range.size(), row_ptr, col_idx, static_cast<T*>(values));
+           pointers_of(op), range.begin, range.size(), row_ptr, col_idx, static_cast<T*>(values));
   });
 }
 
@@ -168,7 +155,7 @@ void count_rounded(const Launch& where, std::span<const float> values, std::int6
 }
 
 void fingerprint(const Launch& where, ConstMatrixView x, std::uint64_t* out) {
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     sum_of(where, thrust::counting_iterator<std::int64_t>(0), x.rows * x.cols,
            Mixed<T>{static_cast<const T*>(x.data), x.cols, x.stride}, out);
   });

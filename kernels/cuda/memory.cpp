@@ -75,11 +75,17 @@ Stream make_stream() {
   return Stream(stream);
 }
 
-std::int64_t total_bytes() {
+// Bytes of the device.
+struct MemoryInfo {
+  std::int64_t free;
+  std::int64_t total;
+};
+
+MemoryInfo memory_info() {
   std::size_t free = 0;
   std::size_t total = 0;
   check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  return static_cast<std::int64_t>(total);
+  return {static_cast<std::int64_t>(free), static_cast<std::int64_t>(total)};
 }
 
 std::int64_t pool_bytes(cudaMemPool_t pool, cudaMemPoolAttr attribute) {
@@ -109,7 +115,7 @@ void* MemoryPool::try_allocate(std::int64_t bytes) {
   if (status == cudaSuccess) return data;
   cudaGetLastError();
   // Drivers call a size that no device has an invalid value.
-  if (status == cudaErrorMemoryAllocation || bytes > total_bytes()) return nullptr;
+  if (status == cudaErrorMemoryAllocation || bytes > memory_info().total) return nullptr;
   fail_call(status, pool_ ? "cudaMallocFromPoolAsync" : "cudaMalloc");
 }
 
@@ -133,12 +139,9 @@ void MemoryPool::release(void* data) noexcept {
 }
 
 std::int64_t MemoryPool::available_bytes() const {
-  std::size_t free = 0;
-  std::size_t total = 0;
-  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  if (!pool_) return static_cast<std::int64_t>(free);
-  return static_cast<std::int64_t>(free) +
-         pool_bytes(pool_.get(), cudaMemPoolAttrReservedMemCurrent) -
+  const std::int64_t free = memory_info().free;
+  if (!pool_) return free;
+  return free + pool_bytes(pool_.get(), cudaMemPoolAttrReservedMemCurrent) -
          pool_bytes(pool_.get(), cudaMemPoolAttrUsedMemCurrent);
 }
 

@@ -132,7 +132,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::CountCorrect& cal
   const auto& [logits, labels, split, counts] = call;
   const Launch& where = launch_of(backend, queue);
   clear(where, counts);
-  with_element_type(logits.dtype, [&]<typename T>(T) {
+  with_element(logits.dtype, [&]<typename T>(T) {
     with_unit<T>({logits}, [&](auto unit) {
       const int lanes = team_lanes(logits.cols, unit, 4);
       const std::int64_t blocks =
@@ -147,7 +147,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::CountMultiLabel& 
   const auto& [logits, targets, split, counts] = call;
   const Launch& where = launch_of(backend, queue);
   clear(where, counts);
-  with_element_type(logits.dtype, [&]<typename T>(T) {
+  with_element(logits.dtype, [&]<typename T>(T) {
     with_unit<T>({logits}, [&](auto unit) {
       launch(where, make_grid(where, logits.rows, logits.cols, unit, 2),
              count_multi_label_kernel<T, unit>, logits.rows, logits.cols, rows_of<T>(logits),

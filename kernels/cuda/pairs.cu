@@ -47,7 +47,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::PairDots& call) {
   const auto& [x, first, second, out] = call;
   const Launch& where = launch_of(backend, queue);
   const int lanes = team_lanes(x.cols, 1, 1);
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     launch(where, ceil_divide(out.rows * lanes, kBlockThreads), kBlockThreads, pair_dots_kernel<T>,
            lanes, out.rows, x.cols, rows_of<T>(x), first.data(), second.data(),
            rows_of<float>(out));
@@ -58,7 +58,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::PairProducts& cal
   const auto& [x, first, z, second, y] = call;
   const Launch& where = launch_of(backend, queue);
   const int lanes = team_lanes(x.cols, 1, 1);
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     launch(where, ceil_divide(y.rows * lanes, kBlockThreads), kBlockThreads,
            pair_products_kernel<T>, lanes, y.rows, x.cols, rows_of<T>(x), first.data(),
            rows_of<T>(z), second.data(), rows_of<T>(y));

@@ -39,8 +39,7 @@ template <typename T>
 struct PooledRows {
   // The greatest score so far, and sums of what is relative to it: of weights and of numbers. Of
   // the maximum the greatest number alone.
-  static constexpr int kNumbers = 3;
-  using Numbers = EdgeNumbers<PooledRows>;
+  using Numbers = EdgeNumbers<3>;
   PoolArgs a;
   Rows<const T> x;
 
@@ -87,7 +86,7 @@ struct PooledRows {
     const float other_scale = expf(other - more);
     to.values[0] = more;
 #pragma unroll
-    for (int k = 1; k < kNumbers; ++k) {
+    for (int k = 1; k < Numbers::kNumbers; ++k) {
       to.values[k] = fmaf(to.values[k], scale, from.values[k] * other_scale);
     }
   }
@@ -102,15 +101,12 @@ struct PooledRows {
 };
 
 template <typename T>
-struct DividedGradients {
-  static constexpr int kNumbers = 1;
-  using Numbers = EdgeNumbers<DividedGradients>;
+struct DividedGradients : EdgeSums<1> {
   PoolArgs a;
   Rows<const T> x;
   Rows<const T> y;
   Rows<const T> dy;
 
-  __device__ Numbers start() const { return {}; }
   __device__ void add(std::int64_t i, std::int64_t c, std::int64_t begin, std::int64_t end,
                       Numbers& to) const {
     const float own = a.number(to_f32(*y.at(i, c)));
@@ -121,7 +117,6 @@ struct DividedGradients {
     }
     to.values[0] = shares;
   }
-  __device__ void merge(Numbers& to, const Numbers& from) const { add_numbers(to, from); }
   __device__ float finish(std::int64_t i, std::int64_t c, std::int64_t edges,
                           const Numbers& from) const {
     return edges == 0 ? 0.0F : to_f32(*dy.at(i, c)) / from.values[0];
@@ -129,15 +124,12 @@ struct DividedGradients {
 };
 
 template <typename T>
-struct ReturnedGradients {
-  static constexpr int kNumbers = 1;
-  using Numbers = EdgeNumbers<ReturnedGradients>;
+struct ReturnedGradients : EdgeSums<1> {
   PoolArgs a;
   Rows<const T> x;
   Rows<const T> y;
   Rows<const float> g;
 
-  __device__ Numbers start() const { return {}; }
   __device__ void add(std::int64_t j, std::int64_t c, std::int64_t begin, std::int64_t end,
                       Numbers& to) const {
     const float own = a.number(to_f32(*x.at(j, c)));
@@ -154,7 +146,6 @@ struct ReturnedGradients {
     }
     to.values[0] = sum;
   }
-  __device__ void merge(Numbers& to, const Numbers& from) const { add_numbers(to, from); }
   __device__ float finish(std::int64_t j, std::int64_t c, std::int64_t, const Numbers& from) const {
     if (a.kind != PoolKind::kPowerMean) return from.values[0];
     // NaN is between the bounds.
@@ -164,14 +155,11 @@ struct ReturnedGradients {
 };
 
 template <typename T>
-struct PoolSlopes {
-  static constexpr int kNumbers = 3;  // sums of weights, and of first and second moments
-  using Numbers = EdgeNumbers<PoolSlopes>;
+struct PoolSlopes : EdgeSums<3> {  // of weights, and of first and second moments
   PoolArgs a;
   Rows<const T> x;
   Rows<const T> y;
 
-  __device__ Numbers start() const { return {}; }
   __device__ void add(std::int64_t i, std::int64_t c, std::int64_t begin, std::int64_t end,
                       Numbers& to) const {
     const float own = a.number(to_f32(*y.at(i, c)));
@@ -188,7 +176,6 @@ struct PoolSlopes {
     }
     to = {{weights, first, second}};
   }
-  __device__ void merge(Numbers& to, const Numbers& from) const { add_numbers(to, from); }
   __device__ float finish(std::int64_t i, std::int64_t c, std::int64_t edges,
                           const Numbers& from) const {
     const auto [weights, first, second] = from.values;
@@ -209,7 +196,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::Pool& call) {
   const Launch& where = launch_of(backend, queue);
   const SpmmWork work = work_of(op.prepared, rows);
   const PoolArgs args = pool_args(op.col_idx, spec);
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     for_edge_elements<T>(where, work, op.row_ptr, y.rows_in(work.range),
                          PooledRows<T>{args, rows_of<T>(x)});
   });
@@ -220,10 +207,10 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::PoolBackwardTarge
   const Launch& where = launch_of(backend, queue);
   const SpmmWork work = work_of(op.prepared, rows);
   const PoolArgs args = pool_args(op.col_idx, spec);
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     for_edge_elements<float>(
         where, work, op.row_ptr, g.rows_in(work.range),
-        DividedGradients<T>{args, rows_of<T>(x), rows_of<T>(y), rows_of<T>(dy)});
+        DividedGradients<T>{{}, args, rows_of<T>(x), rows_of<T>(y), rows_of<T>(dy)});
   });
 }
 
@@ -232,10 +219,10 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::PoolBackwardSourc
   const Launch& where = launch_of(backend, queue);
   const SpmmWork work = work_of(edges.prepared, sources);
   const PoolArgs args = pool_args(edges.targets, spec);
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     for_edge_elements<T>(
         where, work, edges.row_ptr, dx,
-        ReturnedGradients<T>{args, rows_of<T>(x), rows_of<T>(y), rows_of<float>(g)});
+        ReturnedGradients<T>{{}, args, rows_of<T>(x), rows_of<T>(y), rows_of<float>(g)});
   });
 }
 
@@ -244,9 +231,9 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::PoolSlope& call) 
   const Launch& where = launch_of(backend, queue);
   const SpmmWork work = work_of(op.prepared, rows);
   const PoolArgs args = pool_args(op.col_idx, spec);
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     for_edge_elements<T>(where, work, op.row_ptr, slope.rows_in(work.range),
-                         PoolSlopes<T>{args, rows_of<T>(x), rows_of<T>(y)});
+                         PoolSlopes<T>{{}, args, rows_of<T>(x), rows_of<T>(y)});
   });
 }
 

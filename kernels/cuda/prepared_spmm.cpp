@@ -4,22 +4,13 @@
 
 namespace atl::cuda {
 
-namespace {
-
-template <typename T>
-std::span<const T> const_span(const std::vector<T>& values) {
-  return values;
-}
-
-}  // namespace
-
 PreparedRange::PreparedRange(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
                              RowRange range) {
   RowBins bins = bin_rows(row_ptr, range);
   host_split_ = std::move(bins.split);
-  rows_ = upload(backend, queue, const_span(bins.rows));
-  pieces_ = upload(backend, queue, const_span(bins.pieces));
-  split_ = upload(backend, queue, const_span(host_split_));
+  rows_ = upload(backend, queue, bins.rows);
+  pieces_ = upload(backend, queue, bins.pieces);
+  split_ = upload(backend, queue, host_split_);
   nnz_ =
       row_ptr[static_cast<std::size_t>(range.end)] - row_ptr[static_cast<std::size_t>(range.begin)];
   work_.range = range;

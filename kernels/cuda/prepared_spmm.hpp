@@ -32,9 +32,9 @@ class PreparedRange {
   SpmmWork work_;
   std::int64_t nnz_ = 0;
   std::vector<SplitRow> host_split_;
-  Buffer rows_;
-  Buffer pieces_;
-  Buffer split_;
+  DeviceMemory rows_;
+  DeviceMemory pieces_;
+  DeviceMemory split_;
 };
 
 // Belongs, like its backend, to one host thread at a time.

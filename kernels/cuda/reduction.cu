@@ -19,10 +19,6 @@ namespace {
 
 constexpr int kRowBatch = 4;  // rows under way per thread
 
-double* partials_of(const Launch& where) {
-  return reinterpret_cast<double*>(where.workspace.data());
-}
-
 template <int kCount>
 struct Doubles {
   double values[kCount];
@@ -40,29 +36,18 @@ __device__ Doubles<kCount> load_doubles(const double* from, std::int64_t count) 
 
 // Terms: StoredRows or ActivationRows.
 template <typename Terms>
-struct ColumnSum {
+struct ColumnSum : NoColumns {
   static constexpr int kSums = 1;
   static constexpr int kUnit = Terms::kUnit;
   static constexpr int kBatch = kRowBatch;
-  struct Columns {};
   Terms terms;
 
-  __device__ Columns columns(std::int64_t) const { return {}; }
   __device__ auto load(std::int64_t i, std::int64_t col) const { return terms.load(i, col); }
   __device__ void add(const Columns&, std::int64_t i, std::int64_t col,
                       const typename Terms::Held& row, double (&sums)[1][kUnit]) const {
     const Packed<float, kUnit> values = terms.take(i, col, row);
 #pragma unroll
     for (int k = 0; k < kUnit; ++k) sums[0][k] += static_cast<double>(values.values[k]);
-  }
-};
-
-struct StoreSum {
-  float* out;
-  bool accumulate;
-  __device__ void operator()(std::int64_t col, const double (&sums)[1]) const {
-    const double before = accumulate ? static_cast<double>(out[col]) : 0.0;
-    out[col] = static_cast<float>(before + sums[0]);
   }
 };
 
@@ -90,14 +75,12 @@ __global__ void __launch_bounds__(kBlockThreads)
 // --- dot product --------------------------------------------------------------------------------
 
 template <typename T, int kElements>
-struct Products : RowPairs<T, kElements> {
+struct Products : RowPairs<T, kElements>, NoColumns {
   using Held = typename RowPairs<T, kElements>::Held;
   static constexpr int kSums = 1;
   static constexpr int kUnit = kElements;
   static constexpr int kBatch = kRowBatch / 2;
-  struct Columns {};
 
-  __device__ Columns columns(std::int64_t) const { return {}; }
   __device__ void add(const Columns&, std::int64_t, std::int64_t, const Held& held,
                       double (&sums)[1][kUnit]) const {
     const Packed<float, kUnit> first = widen(held.first);
@@ -300,8 +283,8 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::ColumnSums& call)
   auto* total = static_cast<float*>(out.data);
   with_gradient_rows(x, activation, x, [&](const auto& rows_from) {
     for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
-      const ColumnSum<decltype(rows_from(first))> op{rows_from(first)};
-      sum_columns(where, x.rows, cols, op, StoreSum{total + first, accumulate}, partials_of(where));
+      const ColumnSum<decltype(rows_from(first))> op{{}, rows_from(first)};
+      sum_columns(where, x.rows, cols, op, StoreSum{total + first, accumulate});
     });
   });
 }
@@ -317,12 +300,12 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::Dot& call) {
     launch(where, 1, kBlockThreads, sum_columns_kernel<Total>, cols,
            static_cast<const double*>(sums), adds, to);
   };
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     with_padded_unit<T>({x, z}, [&](auto unit) {
       for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
         const Products<T, unit> op{
             {rows_of<T>(columns_from(x, first)), rows_of<T>(columns_from(z, first))}};
-        sum_columns(where, x.rows, cols, op, StoreColumn{sums}, partials_of(where));
+        sum_columns(where, x.rows, cols, op, StoreColumn{sums});
         const bool adds = accumulate || first > 0;
         if (out.dtype == DType::kF64) {
           add_columns(cols, adds, static_cast<double*>(out.data));
@@ -354,13 +337,13 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::SumParts& call) {
 void kernel(CudaBackend& backend, Queue& queue, const kernels::BatchNormMoments& call) {
   const auto& [x, shift, sums] = call;
   const Launch& where = launch_of(backend, queue);
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     with_padded_unit<T>({x}, [&](auto unit) {
       for_column_passes(x.cols, [&](std::int64_t first, std::int64_t cols) {
         const Moments<T, unit> op{rows_of<T>(columns_from(x, first)), shift.data() + first,
                                   x.cols - first};
         double* to = sums.data() + first;
-        sum_columns(where, x.rows, cols, op, StoreMoments{to, to + x.cols}, partials_of(where));
+        sum_columns(where, x.rows, cols, op, StoreMoments{to, to + x.cols});
       });
     });
   });
@@ -388,7 +371,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::BatchNormGradient
       const StoreGradientSums finish{inv_std.data() + first, to, to + x.cols,
                                      static_cast<float*>(dgamma.data) + first,
                                      static_cast<float*>(dbeta.data) + first};
-      sum_columns(where, x.rows, cols, op, finish, partials_of(where));
+      sum_columns(where, x.rows, cols, op, finish);
     });
   });
 }
@@ -398,7 +381,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::BatchNormBackward
   const Launch& where = launch_of(backend, queue);
   const BackwardArgs args{mean.data(), inv_std.data(),       static_cast<const float*>(gamma.data),
                           sums.data(), sums.data() + x.cols, 1 / static_cast<double>(count)};
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     with_padded_unit<T>({dy, x, dx}, [&](auto unit) {
       launch(where, make_grid(where, x.rows, x.cols, unit, kRowBatch / 2),
              batch_norm_backward_kernel<T, unit>, x.rows, rows_of<T>(dy), rows_of<T>(x), args,

@@ -101,19 +101,9 @@ __global__ void __launch_bounds__(kColumnThreads)
 }
 
 template <typename T>
-const T* pointer(std::span<const T> values) {
-  return values.empty() ? nullptr : values.data();
-}
-
-template <typename T>
 Arguments<T> make_arguments(const SpmmWork& work, const SparseOperator& op, ConstMatrixView x,
                             double beta, MatrixView y, const Epilogue& epilogue) {
-  return {op.row_ptr.data(),
-          op.col_idx.data(),
-          pointer(op.values),
-          pointer(op.row_scale),
-          pointer(op.col_scale),
-          pointer(op.self_weight),
+  return {pointers_of(op),
           static_cast<const T*>(x.data),
           static_cast<unsigned>(x.stride * bytes_of(x.dtype)),
           rows_of<T>(y),
@@ -198,7 +188,7 @@ void spmm(const Launch& where, const SpmmWork& work, const SparseOperator& op, C
                "rows of {} columns", x.stride);
   // Partial sums of one row must fit the workspace; rows this wide give a block enough to do.
   const bool divided = kMostPieces * (x.cols + 8) * 4 <= kWorkspaceBytes;
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     run(where, divided ? work : undivided(work.range),
         make_arguments<T>(work, op, x, beta, y, epilogue), x, y);
   });

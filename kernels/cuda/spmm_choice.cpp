@@ -87,14 +87,12 @@ double measure(Backend& backend, Queue& queue, const std::function<void()>& work
 
 // Whether runs of the job leave the same bits in the rows of y, `work` by `work`.
 bool gives_equal_bits(const Job& job, const std::function<void()>& work) {
-  const Buffer memory = make_buffer(job.backend, sizeof(std::uint64_t));
+  const DeviceMemory memory = make_buffer(job.backend, sizeof(std::uint64_t));
   auto* const out = static_cast<std::uint64_t*>(memory.get());
   const auto bits = [&] {
     work();
     fingerprint(job.queue.launch(), job.y.rows_in(job.prepared.range()), out);
-    std::uint64_t found = 0;
-    job.backend.copy(job.queue, &found, out, sizeof(found), CopyKind::kDeviceToHost);
-    return found;
+    return value_at(job.backend, job.queue, out);
   };
   const std::uint64_t first = bits();
   for (int run = 1; run < kRepeats; ++run) {
@@ -157,7 +155,7 @@ KernelChoice choose_by_time(const Job& job, CusparseSpmm& copy, SpmmWish wish) {
 KernelChoice measure_choice(const Job& job, CusparseSpmm& copy, SpmmWish wish) {
   if (job.beta == 0) return choose_by_time(job, copy, wish);
   MatrixView scratch = job.y;
-  const Buffer memory =
+  const DeviceMemory memory =
       make_buffer(job.backend, scratch.rows * scratch.stride * bytes_of(scratch.dtype));
   scratch.data = memory.get();
   const Epilogue none;

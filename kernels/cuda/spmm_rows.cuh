@@ -8,20 +8,14 @@
 #pragma once
 
 #include "kernels/cuda/elements.cuh"
+#include "kernels/operator_pointers.hpp"
 
 namespace atl::cuda {
 
 inline constexpr int kSpmmThreads = 32;  // of a block
 
-// The operator and matrices in plain pointers; absent factors are null.
 template <typename T>
-struct Arguments {
-  const std::int64_t* row_ptr;
-  const std::int32_t* col_idx;
-  const float* values;
-  const float* row_scale;
-  const float* col_scale;
-  const float* self_weight;
+struct Arguments : OperatorPointers {
   const T* x;
   unsigned x_stride;  // bytes: below 2^32, so that a row's address is one instruction
   Rows<T> y;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/column_reduction.cuh"
+#include "kernels/cuda/row_shares.cuh"
 
 namespace atl::cuda {
 
@@ -30,20 +31,33 @@ struct AddToTerms {
   }
 };
 
-// Passes over all columns and terms of `weight`, and of dbias where there is one. make(col, term)
-// gives the operation of sum_columns() from a column and a term on.
+// One pass of sum_terms(): over kTermSums rows of a weight from `first_term` on, in its columns
+// from `first_col` on. A base of the operation that sums them.
+struct TermPass : NoColumns {
+  static constexpr int kSums = kTermSums;
+  static constexpr int kUnit = 1;
+  static constexpr int kBatch = 1;
+  struct Held {};
+  RowShares shares;  // the rows that are summed
+  std::int64_t first_col;
+  std::int64_t first_term;
+
+  __device__ Held load(std::int64_t, std::int64_t) const { return {}; }
+};
+
+// Passes over all columns and rows of `weight`, and of `bias` where there is one. make(pass) gives
+// the operation.
 template <typename Make>
-void sum_terms(const Launch& where, std::int64_t rows, MatrixView weight, MatrixView bias,
+void sum_terms(const Launch& where, const RowShares& shares, MatrixView weight, MatrixView bias,
                const Make& make) {
   constexpr std::int64_t kPassCols = kReductionCols / 4;  // that the partial sums have room for
-  auto* const partials = reinterpret_cast<double*>(where.workspace.data());
+  const std::int64_t rows = shares.piece_count + shares.chunks.chunks;
   const std::int64_t terms = weight.rows + bias.rows;
   for (std::int64_t col = 0; col < weight.cols; col += kPassCols) {
     for (std::int64_t k = 0; k < terms; k += kTermSums) {
       sum_columns(
-          where, rows, std::min(kPassCols, weight.cols - col), make(col, k),
-          AddToTerms{col, k, weight.rows, rows_of<float>(weight), static_cast<float*>(bias.data)},
-          partials);
+          where, rows, std::min(kPassCols, weight.cols - col), make(TermPass{{}, shares, col, k}),
+          AddToTerms{col, k, weight.rows, rows_of<float>(weight), static_cast<float*>(bias.data)});
     }
   }
 }

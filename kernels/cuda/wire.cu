@@ -262,8 +262,7 @@ template <typename T, bool kWhole, bool kNearest>
 __global__ void __launch_bounds__(kBlockThreads) pack_kernel(PackArgs args, Rows<const T> x) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t warp = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
-  RandomKey key = args.key;
-  if (args.state != nullptr) key.epoch = args.state->epoch;
+  const RandomKey key = key_of_epoch(args.key, args.state);
   for (std::int64_t k = warp; k < args.rows; k += std::int64_t{gridDim.x} * kWarps) {
     const auto id = static_cast<std::int64_t>(args.ids[k]);
     const auto node = static_cast<std::uint64_t>(args.row_ids[id]);
@@ -396,7 +395,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::QuantizeRows& cal
                       trace.range.data(),
                       trace.variance.data(),
                       trace.bad.data()};
-  with_element_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     const auto pack = [&]<bool kNearest>(std::bool_constant<kNearest>) {
       launch(where, blocks_of_warps(where, args.rows), kBlockThreads,
              fits_vectors(kGroup, x) ? pack_kernel<T, true, kNearest>
@@ -415,7 +414,7 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::DequantizeRows& c
   const auto& [packets, list, y, adds] = call;
   const Launch& where = launch_of(backend, queue);
   const auto messages = static_cast<std::int64_t>(list.rows.size());
-  with_element_type(y.dtype, [&]<typename T>(T) {
+  with_element(y.dtype, [&]<typename T>(T) {
     launch(where, blocks_of_warps(where, messages), kBlockThreads,
            fits_vectors(kGroup, y) ? unpack_kernel<T, true> : unpack_kernel<T, false>, messages,
            y.cols, packets.data(), list.rows.data(), list.offset.data(), list.bits.data(),

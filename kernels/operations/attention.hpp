@@ -95,8 +95,7 @@ struct AttendBackwardTargets {
                     attention.edges.weight},
                    "attend_backward_targets: an output and an input");
     check_disjoint(dt, coefficients, "attend_backward_targets dt and coefficients");
-    check_disjoint(dvector, dt, "attend_backward_targets dvector and dt");
-    check_disjoint(dvector, coefficients, "attend_backward_targets dvector and coefficients");
+    check_disjoint({dvector}, {dt, coefficients}, "attend_backward_targets dvector and an output");
     check_disjoint({dedge_weight}, {dt, coefficients, dvector},
                    "attend_backward_targets dedge_weight and an output");
   }

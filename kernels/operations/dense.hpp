@@ -76,8 +76,7 @@ struct Gemm {
     check_shape(backend, c, swap_a ? a.cols : a.rows, cols, c.dtype == wide ? wide : a.dtype,
                 "gemm c");
     ATOLL_ASSERT(beta == 0 || beta == 1, "gemm beta {}", beta);
-    check_disjoint(c, a, "gemm c and a");
-    check_disjoint(c, b, "gemm c and b");
+    check_disjoint({c}, {a, b}, "gemm c and an input");
     if (!c.empty()) check_epilogue(backend, epilogue, c);
   }
   SpanWork work(bool) const { return gemm_work(transpose_a, a, b, beta, c); }
@@ -144,8 +143,7 @@ struct Dot {
     ATOLL_ASSERT(out.rows == 1 && out.cols == 1 &&
                      (out.dtype == DType::kF64 || out.dtype == parameter_dtype(x.dtype)),
                  "dot out of {} x {}, dtype {}", out.rows, out.cols, static_cast<int>(out.dtype));
-    check_disjoint(out, x, "dot out and x");
-    check_disjoint(out, z, "dot out and z");
+    check_disjoint({out}, {x, z}, "dot out and an input");
   }
   SpanWork work(bool) const { return streaming_work({x, z}); }
   std::array<MatrixView, 1> zeroed() const { return {accumulate ? MatrixView{} : out}; }
@@ -203,8 +201,7 @@ struct MaximumBackward {
     check_shape(backend, z, dy.rows, dy.cols, dy.dtype, "maximum_backward z");
     check_shape(backend, dx, dy.rows, dy.cols, dy.dtype, "maximum_backward dx");
     check_same_or_disjoint(dx, dy, "maximum_backward dx and dy");
-    check_disjoint(dx, x, "maximum_backward dx and x");
-    check_disjoint(dx, z, "maximum_backward dx and z");
+    check_disjoint({dx}, {x, z}, "maximum_backward dx and x or z");
   }
   SpanWork work(bool) const { return streaming_work({dy, x, z, dx}); }
 };

@@ -24,8 +24,7 @@ struct HeadDots {
     check_shape(backend, vector, 1, x.cols, parameter_dtype(x.dtype), "head_dots vector");
     check_shape(backend, out, x.rows, out.cols, parameter_dtype(x.dtype), "head_dots out");
     check_heads(out.cols, x.cols, "head_dots");
-    check_disjoint(out, x, "head_dots out and x");
-    check_disjoint(out, vector, "head_dots out and vector");
+    check_disjoint({out}, {x, vector}, "head_dots out and an input");
   }
   SpanWork work(bool) const { return streaming_work({x, out}); }
   std::array<MatrixView, 1> zeroed() const { return {out}; }

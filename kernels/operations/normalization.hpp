@@ -117,8 +117,7 @@ struct BatchNormBackward {
     check_length(length(inv_std), x.cols, "batch_norm_backward inv_std");
     check_length(length(sums), 2 * x.cols, "batch_norm_backward sums");
     ATOLL_ASSERT(count >= x.rows, "batch_norm_backward: {} of {} rows", x.rows, count);
-    check_disjoint(dx, x, "batch_norm_backward dx and x");
-    check_disjoint(dx, gamma, "batch_norm_backward dx and gamma");
+    check_disjoint({dx}, {x, gamma}, "batch_norm_backward dx and x or gamma");
     check_same_or_disjoint(dx, dy, "batch_norm_backward dx and dy");
   }
   SpanWork work(bool) const { return streaming_work({x, dy, dx}); }
@@ -155,9 +154,7 @@ struct LayerNorm {
     check_shape(backend, gamma, 1, x.cols, parameter_dtype(x.dtype), "layer_norm gamma");
     check_shape(backend, beta, 1, x.cols, parameter_dtype(x.dtype), "layer_norm beta");
     check_shape(backend, y, x.rows, x.cols, x.dtype, "layer_norm y");
-    check_disjoint(y, x, "layer_norm y and x");
-    check_disjoint(y, gamma, "layer_norm y and gamma");
-    check_disjoint(y, beta, "layer_norm y and beta");
+    check_disjoint({y}, {x, gamma, beta}, "layer_norm y and an input");
     ATOLL_ASSERT(epsilon > 0, "layer_norm epsilon {}", epsilon);
   }
   SpanWork work(bool) const { return streaming_work({x, y}); }
@@ -182,8 +179,7 @@ struct LayerNormBackward {
     check_shape(backend, gamma, 1, x.cols, parameter_dtype(x.dtype), "layer_norm_backward gamma");
     check_shape(backend, dgamma, 1, x.cols, parameter_dtype(x.dtype), "layer_norm_backward dgamma");
     check_shape(backend, dbeta, 1, x.cols, parameter_dtype(x.dtype), "layer_norm_backward dbeta");
-    check_disjoint(dx, x, "layer_norm_backward dx and x");
-    check_disjoint(dx, gamma, "layer_norm_backward dx and gamma");
+    check_disjoint({dx}, {x, gamma}, "layer_norm_backward dx and x or gamma");
     check_same_or_disjoint(dx, dy, "layer_norm_backward dx and dy");
     check_disjoint(dgamma, dbeta, "layer_norm_backward dgamma and dbeta");
     ATOLL_ASSERT(epsilon > 0, "layer_norm_backward epsilon {}", epsilon);

@@ -26,12 +26,9 @@ struct AdamStep {
          {ConstMatrixView(parameters), gradients, ConstMatrixView(m), ConstMatrixView(v)}) {
       check_shape(backend, array, 1, n, parameters.dtype, "adam_step arrays");
     }
-    check_disjoint(parameters, gradients, "adam_step parameters and gradients");
-    check_disjoint(m, gradients, "adam_step m and gradients");
-    check_disjoint(v, gradients, "adam_step v and gradients");
+    check_disjoint({parameters, m, v}, {gradients}, "adam_step: an output and gradients");
+    check_disjoint({parameters}, {m, v}, "adam_step parameters and m or v");
     check_disjoint(m, v, "adam_step m and v");
-    check_disjoint(parameters, m, "adam_step parameters and m");
-    check_disjoint(parameters, v, "adam_step parameters and v");
     ATOLL_ASSERT(parameters.dtype != DType::kBf16 && spec.state != nullptr, "adam_step spec");
     std::int64_t covered = 0;
     for (const AdamSegment& segment : spec.segments) {

@@ -52,8 +52,7 @@ struct PairProducts {
     check_shape(backend, y, length(first), x.cols, x.dtype, "pair_products y");
     check_length(length(second), length(first), "pair_products second");
     if (empty()) return;
-    check_disjoint(y, x, "pair_products y and x");
-    check_disjoint(y, z, "pair_products y and z");
+    check_disjoint({y}, {x, z}, "pair_products y and an input");
   }
   SpanWork work(bool) const { return streaming_work({y, y, y}); }
 };

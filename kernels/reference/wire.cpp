@@ -181,13 +181,6 @@ void pack_values(const std::vector<float>& row, std::span<std::byte> message) {
   }
 }
 
-// Calls body(float{}) or body(Bf16{}).
-template <typename Body>
-void with_wire_type(DType dtype, const Body& body) {
-  if (dtype == DType::kBf16) return body(Bf16{});
-  body(float{});
-}
-
 }  // namespace
 
 void kernel(ReferenceBackend&, Queue&, const kernels::GatherRows& call) {
@@ -213,7 +206,7 @@ void kernel(ReferenceBackend&, Queue&, const kernels::QuantizeRows& call) {
   ATOLL_ASSERT(
       list.first.front() == 0 && list.first.back() == static_cast<std::int64_t>(list.bits.size()),
       "messages {}..{} of {}", list.first.front(), list.first.back(), list.bits.size());
-  with_wire_type(x.dtype, [&]<typename T>(T) {
+  with_element(x.dtype, [&]<typename T>(T) {
     for (std::int64_t k = 0; k < static_cast<std::int64_t>(list.rows.size()); ++k) {
       const std::int64_t row = to_index(list.rows[k]);
       ATOLL_ASSERT(0 <= row && row < x.rows, "row {} of {}", row, x.rows);
@@ -240,7 +233,7 @@ void kernel(ReferenceBackend&, Queue&, const kernels::QuantizeRows& call) {
 
 void kernel(ReferenceBackend&, Queue&, const kernels::DequantizeRows& call) {
   const auto& [packets, list, y, adds] = call;
-  with_wire_type(y.dtype, [&]<typename T>(T) {
+  with_element(y.dtype, [&]<typename T>(T) {
     for (std::size_t m = 0; m < list.rows.size(); ++m) {
       const std::int64_t row = to_index(list.rows[m]);
       ATOLL_ASSERT(0 <= row && row < y.rows, "row {} of {}", row, y.rows);

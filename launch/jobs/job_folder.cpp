@@ -61,13 +61,7 @@ bool are_alike(const ListedJob& a, const ListedJob& b) {
 
 }  // namespace
 
-std::string command_text(const ListedJob& job) {
-  std::vector<std::string> words = job.launcher;
-  words.emplace_back("atoll");
-  const std::vector<std::string> train = job.train_words();
-  words.insert(words.end(), train.begin(), train.end());
-  return shell_line(words);
-}
+std::string command_text(const ListedJob& job) { return shell_line(job.command_words("atoll")); }
 
 std::optional<Json> JobFolder::summary() const { return object_in(path_ / kSummaryName); }
 

@@ -360,6 +360,14 @@ Json ListedJob::identity() const {
   return {{"launcher", launcher}, {"dataset", dataset}, {"options", given}, {"seed", seed}};
 }
 
+std::vector<std::string> ListedJob::command_words(const std::string& program) const {
+  std::vector<std::string> words = launcher;
+  words.push_back(program);
+  const std::vector<std::string> train = train_words();
+  words.insert(words.end(), train.begin(), train.end());
+  return words;
+}
+
 std::vector<std::string> ListedJob::train_words() const {
   std::vector<std::string> words{"train", dataset};
   for (const auto& [option, text] : options) {

@@ -40,6 +40,8 @@ struct ListedJob {
   Json identity() const;
   // The words of `atoll train`, "train" first, without --run-dir.
   std::vector<std::string> train_words() const;
+  // The same behind the launcher and `program`.
+  std::vector<std::string> command_words(const std::string& program) const;
 };
 
 // In the order in which they run. Throws Error{kOption} naming the file, the group, the key, the

@@ -37,10 +37,7 @@ double mean(const std::vector<double>& values) {
 std::vector<std::string> command_of(const ListedJob& job, const std::filesystem::path& out,
                                     const std::string& program) {
   const JobFolder folder(job, out);
-  std::vector<std::string> words = job.launcher;
-  words.push_back(program);
-  const std::vector<std::string> train = job.train_words();
-  words.insert(words.end(), train.begin(), train.end());
+  std::vector<std::string> words = job.command_words(program);
   // The folder of a new run holds the job's record, which --overwrite leaves alone.
   words.insert(words.end(), {"--run-dir", folder.path().string(),
                              folder.has_checkpoint() ? "--resume" : "--overwrite"});

@@ -1,6 +1,5 @@
 #include "launch/schedule/job_launch.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -193,8 +192,7 @@ void LaunchesToAsk::ask_to_end() {
 }
 
 bool is_launch_alive(const fs::path& out, int number) {
-  const Descriptor file(::open(job_events_file(out, number).c_str(), O_RDONLY | O_CLOEXEC));
-  return file && try_lock(file.get()) == LockResult::kHeld;
+  return is_locked(job_events_file(out, number));
 }
 
 LaunchEnd end_of_former_launch(const ListedJob& job, const fs::path& out) {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/placement/json_entry.hpp"
+#include "base/json_entry.hpp"
 #include "launch/schedule/schedule_slots.hpp"
 
 namespace atl {
@@ -48,12 +48,8 @@ Json hosts_json(const std::vector<ScheduledHost>& hosts) {
 Json schedule_json(const ScheduleFile& file, const JobSchedule& schedule) {
   Json segments = Json::array();
   for (const JobSegment& segment : schedule.segments) {
-    Json hosts = Json::array();
-    for (const int host : segment.placement.hosts) {
-      hosts.push_back(file.hosts.at(static_cast<std::size_t>(host)).name);
-    }
     segments.push_back({{"job", segment.job},
-                        {"hosts", std::move(hosts)},
+                        {"hosts", host_names(segment.placement, file.hosts)},
                         {"ranks_per_host", segment.placement.ranks_per_host},
                         {"from_s", segment.from_s},
                         {"to_s", segment.to_s},

@@ -1,11 +1,8 @@
 #include "launch/schedule/schedule_requests.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <chrono>
 
-#include "base/descriptor.hpp"
 #include "base/error.hpp"
 #include "base/file_lock.hpp"
 #include "base/files.hpp"
@@ -82,9 +79,6 @@ void drop_request(const fs::path& out, const std::string& id) {
 
 fs::path list_lock_file(const fs::path& out) { return out / ".lock"; }
 
-bool is_at_work(const fs::path& out) {
-  const Descriptor file(::open(list_lock_file(out).c_str(), O_RDONLY | O_CLOEXEC));
-  return file && try_lock(file.get()) == LockResult::kHeld;
-}
+bool is_at_work(const fs::path& out) { return is_locked(list_lock_file(out)); }
 
 }  // namespace atl

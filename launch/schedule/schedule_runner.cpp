@@ -25,6 +25,7 @@
 #include "launch/schedule/host_watch.hpp"
 #include "launch/schedule/schedule_book.hpp"
 #include "launch/schedule/schedule_requests.hpp"
+#include "launch/schedule/schedule_slots.hpp"
 #include "launch/schedule/schedule_story.hpp"
 
 namespace atl {
@@ -229,10 +230,7 @@ class ScheduleRunner {
   void start(int number) {
     progress_->start(number);
     const JobPlacement& placement = *progress_->state(number).placement;
-    JobHosts hosts{{}, placement.ranks_per_host};
-    for (const int host : placement.hosts) {
-      hosts.names.push_back(book_.story().hosts[static_cast<std::size_t>(host)].name);
-    }
+    const JobHosts hosts{host_names(placement, book_.story().hosts), placement.ranks_per_host};
     const std::int64_t epoch = book_.epochs_done(number);
     // First the journal: a launch that it doesn't know would be forgotten.
     book_.tell("started",

@@ -45,4 +45,13 @@ std::vector<SlotBar> slot_bars(const JobSchedule& schedule,
   return bars;
 }
 
+std::vector<std::string> host_names(const JobPlacement& placement,
+                                    std::span<const ScheduledHost> hosts) {
+  std::vector<std::string> names;
+  for (const int host : placement.hosts) {
+    names.push_back(hosts[static_cast<std::size_t>(host)].name);
+  }
+  return names;
+}
+
 }  // namespace atl

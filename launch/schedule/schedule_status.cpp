@@ -11,6 +11,7 @@
 #include "base/table_text.hpp"
 #include "launch/schedule/expected_ends.hpp"
 #include "launch/schedule/schedule_requests.hpp"
+#include "launch/schedule/schedule_slots.hpp"
 #include "launch/schedule/schedule_story.hpp"
 
 namespace atl {
@@ -88,9 +89,7 @@ ScheduleStatus schedule_status(const std::filesystem::path& out) {
     if (job.phase == StoryJob::Phase::kRunning) {
       const JobPlacement& placement = job.segments.back().placement;
       line.ranks = placement.ranks();
-      for (const int host : placement.hosts) {
-        line.hosts.push_back(story.hosts[static_cast<std::size_t>(host)].name);
-      }
+      line.hosts = host_names(placement, story.hosts);
     }
     line.ends_s = expected_end(job, line.epoch, status.now_s, expected[j]);
     status.jobs.push_back(std::move(line));

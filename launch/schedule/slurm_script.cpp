@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 #include "base/shell_words.hpp"
 #include "launch/schedule/schedule_slots.hpp"
 
@@ -170,15 +171,7 @@ class ScriptWriter {
     std::vector<std::int64_t> seeds;
     for (const int job : submission.jobs) seeds.push_back(listed(job).seed);
     std::ranges::sort(seeds);
-    std::vector<std::string> ranges;
-    for (std::size_t i = 0; i < seeds.size();) {
-      std::size_t end = i + 1;
-      while (end < seeds.size() && seeds[end] == seeds[end - 1] + 1) ++end;
-      ranges.push_back(end - i == 1 ? fmt::format("{}", seeds[i])
-                                    : fmt::format("{}-{}", seeds[i], seeds[end - 1]));
-      i = end;
-    }
-    return fmt::format("{}", fmt::join(ranges, ","));
+    return fmt::format("{}", fmt::join(number_ranges(seeds), ","));
   }
 
   // ":$id0:${id2}_5", of those before the `own`-th.
@@ -217,7 +210,10 @@ class ScriptWriter {
         fmt::format("id{}=$(submit --job-name={} --nodes={} --ntasks-per-node={}", s,
                     shell_word(name), placement.hosts.size(), placement.ranks_per_host);
     if (array) text += " --array=" + seeds_of(submission);
-    if (hosts_differ_) text += " --nodelist=" + shell_word(names_of(placement));
+    if (hosts_differ_) {
+      const std::vector<std::string> names = host_names(placement, file_.hosts);
+      text += " --nodelist=" + shell_word(fmt::format("{}", fmt::join(names, ",")));
+    }
     if (job.needs.arrival_s > 0) {
       text += fmt::format(" --begin=now+{:.0f}", std::ceil(job.needs.arrival_s));
     }
@@ -234,14 +230,6 @@ class ScriptWriter {
     const ListedJob& job = listed(submission.jobs.front());
     if (submission.jobs.size() == 1) return job.title();
     return fmt::format("{}, {}, seeds {}", job.group, job.mode, seeds_of(submission));
-  }
-
-  std::string names_of(const JobPlacement& placement) const {
-    std::vector<std::string> names;
-    for (const int host : placement.hosts) {
-      names.push_back(file_.hosts[static_cast<std::size_t>(host)].name);
-    }
-    return fmt::format("{}", fmt::join(names, ","));
   }
 
   const ScheduleFile& file_;

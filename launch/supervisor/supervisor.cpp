@@ -1,7 +1,6 @@
 #include "launch/supervisor/supervisor.hpp"
 
 #include <fcntl.h>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -11,11 +10,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <limits>
 #include <memory>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
 #include "base/file_lock.hpp"
 #include "base/files.hpp"
@@ -60,10 +59,6 @@ double seconds_between(RankSigns::Clock::time_point from, RankSigns::Clock::time
 
 bool is_here(const std::string& host) { return host == "localhost" || host == host_name(); }
 
-std::string now_text() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-}
-
 // SupervisedJob::events, open and locked; none if it is empty.
 Descriptor open_events(const fs::path& path) {
   if (path.empty()) return {};
@@ -100,14 +95,10 @@ std::vector<int> processes_with(const std::vector<std::string>& keys) {
 
 // Time that a process has computed, in ticks of the clock; 0 once it has ended.
 std::int64_t computed_ticks(int process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  // Behind the name, which may have blanks: state, ten numbers, user's time, system's time.
-  const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  const std::vector<std::string> words = words_of(text.substr(name_end + 1));
-  if (words.size() < 13) return 0;
-  return std::atoll(words[11].c_str()) + std::atoll(words[12].c_str());
+  // State, ten numbers, user's time, system's time.
+  const std::vector<std::string> stat = process_stat(process);
+  if (stat.size() < 13) return 0;
+  return std::atoll(stat[11].c_str()) + std::atoll(stat[12].c_str());
 }
 
 }  // namespace
@@ -126,11 +117,12 @@ void answer_probe(const std::string& address, const std::string& key, const std:
 
 Supervisor::Supervisor(const SupervisedJob& job)
     : job_(job),
-      events_(open_events(job.events)),
+      events_(job.events, open_events(job.events)),
       is_local_(job.spares.empty() && std::ranges::all_of(job.launcher.hosts, is_here)),
       port_(is_local_),
       stop_request_(acknowledge_stop),
-      policy_(job.restarts) {
+      policy_(job.restarts),
+      story_(job.run_dir / kEventsName) {
   if (holds_run(job.run_dir)) old_run_ = fs::last_write_time(job.run_dir / kConfigName);
   const std::string found = is_local_ ? "127.0.0.1" : host_name();
   address_ = fmt::format("{}:{}", job.address.empty() ? found : job.address, port_.port());
@@ -229,7 +221,7 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
     port_.poll(kLook);
     note_progress();
     advance_cuts();
-    write_story();
+    write_events();
     if (const auto code = job.exit_code()) return end_of(*code, why);
     if (is_left_behind()) {
       stop(job);
@@ -489,17 +481,14 @@ void Supervisor::tell(const char* event, const std::string& text, Json more) {
                {"text", text},       {"ranks", std::ssize(hosts_) * job_.launcher.ranks_per_host}};
   line.update(more);
   const std::string whole = line.dump() + "\n";
-  if (events_ && ::write(events_.get(), whole.data(), whole.size()) < 0) {
-    log::warn("launch: {}: can't be written: {}", job_.events.string(), std::strerror(errno));
-  }
-  story_ += whole;
-  write_story();
+  if (!job_.events.empty()) events_.add(whole);
+  story_.add(whole);
+  write_events();
 }
 
-void Supervisor::write_story() {
-  if (story_.empty() || !is_there(job_.run_dir / kConfigName)) return;
-  std::ofstream(job_.run_dir / kEventsName, std::ios::app) << story_;
-  story_.clear();
+void Supervisor::write_events() {
+  events_.write();
+  if (story_.is_waiting() && is_there(job_.run_dir / kConfigName)) story_.write();
 }
 
 }  // namespace atl

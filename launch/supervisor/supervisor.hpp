@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "base/descriptor.hpp"
 #include "base/interrupt.hpp"
 #include "base/json.hpp"
 #include "launch/supervisor/child_process.hpp"
+#include "launch/supervisor/event_file.hpp"
 #include "launch/supervisor/restart_policy.hpp"
 #include "launch/supervisor/supervisor_port.hpp"
 
@@ -90,11 +90,11 @@ class Supervisor {
   bool wants_to_regrow();
   // Starts the next of the cuts that are made beforehand once the one before it is done.
   void advance_cuts();
-  void write_story();
+  void write_events();
   void tell(const char* event, const std::string& text, Json more = Json::object());
 
   const SupervisedJob& job_;
-  const Descriptor events_;
+  EventFile events_;
   bool is_local_;  // all hosts are this machine
   SupervisorPort port_;
   std::string address_;  // with the port
@@ -109,7 +109,7 @@ class Supervisor {
   // That can be reached, where that was found out while the attempt before was ended.
   std::optional<std::vector<std::string>> reachable_;
   std::optional<std::filesystem::file_time_type> old_run_;  // when one before was configured
-  std::string story_;  // lines for RUN/events.jsonl, until there is a run
+  EventFile story_;  // RUN/events.jsonl, whose lines wait until there is a run
   const Clock::time_point begin_ = Clock::now();
   int attempt_ = 0;
   int epoch_ = 0;  // the last one that is done

@@ -4,13 +4,10 @@ import os
 import shutil
 import subprocess
 
+from gpu_check_judge import last_line
+
 IMPORT_TORCH = "import torch, torch_geometric; assert torch.cuda.is_available(), 'no GPU for torch'"
 SECONDS = 60  # at most, for any of these to answer
-
-
-def last_line(text):
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "no output"
 
 
 def installed(program):

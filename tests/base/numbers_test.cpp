@@ -33,6 +33,12 @@ TEST(Numbers, LieBetweenTheirLimits) {
   EXPECT_FALSE(parse_number<double>("inf", 0));
 }
 
+TEST(Numbers, ThatFollowOneAnotherAreARange) {
+  EXPECT_THAT(number_ranges(std::vector<int>{0, 1, 2, 6, 8, 9}), ElementsAre("0-2", "6", "8-9"));
+  EXPECT_THAT(number_ranges(std::vector<std::int64_t>{3, 3, 4}), ElementsAre("3", "3-4"));
+  EXPECT_TRUE(number_ranges(std::vector<int>{}).empty());
+}
+
 TEST(Commas, AreBetweenPieces) {
   EXPECT_THAT(between_commas("a"), ElementsAre("a"));
   EXPECT_THAT(between_commas("a,b,,c"), ElementsAre("a", "b", "", "c"));

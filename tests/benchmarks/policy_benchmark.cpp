@@ -4,7 +4,7 @@
 //   bench_policy [--instances=N] [--first=SEED] [--evaluations=N] [--weights=FILE]
 //   [--data=FOLDER]...
 //
-// Instances are drawn from held_out_ranges(); with --data they have the real cuts of that graph, as
+// Instances are drawn from kHeldOutRanges; with --data they have the real cuts of that graph, as
 // `atoll plan` makes them, for machines drawn from these ranges. Each is searched by mcts with both
 // priors and the same seed. The start counts as an evaluation; the policy reads nothing that the
 // search didn't simulate itself. Because asking it takes time, too, the last lines compare it with
@@ -37,6 +37,20 @@ struct Options {
   std::string weights;
   std::vector<std::string> data;
 };
+
+// Larger machines, slower and faster networks, deeper and wider models, other graphs: every range
+// goes beyond the one that the policy learnt from.
+constexpr InstanceRanges kHeldOutRanges = {.hosts = {2, 6},
+                                           .ranks_per_host = {1, 6},
+                                           .card_bytes_per_s = {2.5e6, 5e10},
+                                           .device_gb_per_s = {1, 4000},
+                                           .slowdown = {1, 8},
+                                           .layers = {2, 6},
+                                           .features = {8, 2048},
+                                           .hidden = {8, 1024},
+                                           .nodes = {5e3, 5e7},
+                                           .degree = {2, 250},
+                                           .halo = {0.01, 2.0}};
 
 struct Outcome {
   double calls = 0;    // until the first improvement; one more than there were if there was none
@@ -158,7 +172,10 @@ void add_real_cuts(const std::string& folder, const Options& options, Comparison
       dataset.info().splits == 0 ? std::span<const std::uint8_t>() : dataset.split(0);
   for (int k = 0; k < options.instances; ++k) {
     const auto seed = static_cast<std::uint64_t>(options.first + k);
-    const auto instance = random_machine(held_out_ranges(), seed);
+    const auto instance = random_instance(kHeldOutRanges, seed);
+    // The drawn cuts go, and with them memory that may have been fitted to them: every plan fits.
+    instance->space.reset();
+    for (Device& device : instance->topology.devices) device.memory_bytes = 1e15;
     instance->model.features = dataset.info().features;
     instance->model.outputs = dataset.info().classes;
     PartitionOptions cut;
@@ -176,7 +193,7 @@ int run(const Options& options) {
   for (const std::string& folder : options.data) add_real_cuts(folder, options, comparison);
   for (int k = 0; k < options.instances && options.data.empty(); ++k) {
     const auto seed = static_cast<std::uint64_t>(options.first + k);
-    const auto instance = random_instance(held_out_ranges(), seed);
+    const auto instance = random_instance(kHeldOutRanges, seed);
     comparison.add(*instance->space, seed);
   }
   comparison.print();

@@ -31,6 +31,7 @@
 #include "engine/placement/job_placements.hpp"
 #include "tests/benchmarks/arguments.hpp"
 #include "tests/benchmarks/schedule_lists.hpp"
+#include "tests/support/exhaustive_schedule.hpp"
 
 namespace atl {
 namespace {

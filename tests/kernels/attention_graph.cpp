@@ -29,10 +29,10 @@ AttentionDropout attention_dropout(Harness& h, std::int64_t rows, std::int64_t c
     for (std::int64_t k = 0; k < count; ++k) list.push_back(GlobalId{1000 + 7 * k});
     return h.input_span(list);
   };
-  return {.key = {77, RandomStream::kAttentionDropout, 2, 9},
-          .rate = dropout_threshold(0.5),
-          .row_ids = ids(rows),
-          .col_ids = ids(cols)};
+  return {{.key = {77, RandomStream::kAttentionDropout, 2, 9},
+           .rate = dropout_threshold(0.5),
+           .row_ids = ids(rows)},
+          /*col_ids=*/ids(cols)};
 }
 
 }  // namespace atl

@@ -212,12 +212,12 @@ void expect_dropout_of_coefficients(const std::string& backend, std::int64_t hea
   AttentionSpec spec;
   spec.score = AttentionScore::kDot;
   spec.heads = heads;
-  spec.dropout = {.key = key,
-                  .rate = dropout_threshold(0.5),
-                  .row_ids = h.input_span<GlobalId>({GlobalId{70}}),
-                  .col_ids = h.input_span<GlobalId>({GlobalId{70}, GlobalId{90}}),
-                  .first_head = first_head,
-                  .state = h.epoch_state({.epoch = 6})};
+  spec.dropout = {{.key = key,
+                   .rate = dropout_threshold(0.5),
+                   .row_ids = h.input_span<GlobalId>({GlobalId{70}}),
+                   .state = h.epoch_state({.epoch = 6})},
+                  h.input_span<GlobalId>({GlobalId{70}, GlobalId{90}}),
+                  first_head};
   SparseOperator op;
   op.rows = 1;
   op.cols = 2;

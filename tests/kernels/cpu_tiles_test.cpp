@@ -12,7 +12,6 @@
 #include "kernels/cpu/elements.hpp"
 #include "kernels/cpu/product.hpp"
 #include "kernels/cpu/tiles.hpp"
-#include "kernels/cpu/tiles_transposed.hpp"
 
 namespace atl {
 

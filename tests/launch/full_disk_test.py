@@ -163,12 +163,15 @@ class FullDiskTest(unittest.TestCase):
         self.check(["trace", "merge", "run", "--out", "disk/trace.json"], (0, 0.5))
 
     def test_standard_output(self):
-        for arguments in (["info", "data", "--json"], ["partition", "data", "--list"]):
+        long = ["program", "data", "--layers", "30", "--json"]
+        self.assertGreater(len(self.succeed(long).stdout), 64 * KIB, "it fits into a buffer")
+        for arguments in (["info", "data", "--json"], ["partition", "data", "--list"], long):
             with open("/dev/full", "w", encoding="ascii") as full:
                 result = subprocess.run([ATOLL, *arguments], cwd=self.folder, env=environment(),
                                         stdout=full, stderr=subprocess.PIPE, text=True, check=False)
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertRegex(result.stderr, "(?i)standard output: .*no space left")
+            self.assertEqual(result.stderr.count("atoll: error:"), 1, result.stderr)
 
     def check_training(self, options, share_of, resumed=True):
         """A training whose run folder is on the disk."""

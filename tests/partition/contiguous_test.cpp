@@ -25,7 +25,7 @@ Parts run(const char* method, const std::vector<std::int32_t>& node_weights,
   problem.seed = seed;
   PartitionOptions options;
   options.method = method;
-  return make_partitioner(options)->partition(problem);
+  return make_partitioner(options)(problem);
 }
 
 TEST(ContiguousPartitioner, CutsByWeight) {

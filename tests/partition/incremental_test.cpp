@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/mixed_bits.hpp"
 #include "base/parallel.hpp"
 #include "partition/multilevel.hpp"
 #include "tests/partition/cut_support.hpp"

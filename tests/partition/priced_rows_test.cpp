@@ -129,7 +129,7 @@ TEST(PeakPrices, EvenOutTheFullestPart) {
     PartitionOptions options;
     options.method = "metis";
     const PartitionProblem problem = make_partition_problem(graph, 4, options, {});
-    Parts cut = make_metis_partitioner()->partition(problem);
+    Parts cut = cut_metis(problem);
     const Multilevel multilevel(problem);
     multilevel.search(cut);
     Parts even = cut;

@@ -251,7 +251,7 @@ TEST(Refinement, CombinesWhatIsBestInTwoCuts) {
     for (const std::uint64_t seed : {1, 2}) {
       PartitionProblem seeded = problem;
       seeded.seed = seed;
-      cuts.push_back(make_metis_partitioner()->partition(seeded));
+      cuts.push_back(cut_metis(seeded));
       multilevel.search(cuts.back());
       rows.push_back(count_rows(graph, cuts.back()));
       EXPECT_EQ(multilevel.rows(cuts.back()), rows.back());

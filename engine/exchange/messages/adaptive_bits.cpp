@@ -12,6 +12,7 @@
 
 #include "base/log.hpp"
 #include "engine/comm/max_over_ranks.hpp"
+#include "engine/comm/rank_values.hpp"
 #include "engine/exchange/messages/bit_assignment.hpp"
 #include "engine/exchange/messages/channel_costs.hpp"
 #include "engine/exchange/messages/link_probe.hpp"
@@ -28,8 +29,6 @@ namespace {
 constexpr int kWarmupBits[] = {4, 32, 1, 32, 8};
 constexpr int kWarmupEpochs = static_cast<int>(std::size(kWarmupBits));
 
-constexpr char kFirstDigit = '0';  // of codes in a checkpoint
-
 class AdaptiveBits final : public MessagePolicy {
  public:
   AdaptiveBits(const ExchangeOptions& options, const Rank& rank)
@@ -45,7 +44,6 @@ class AdaptiveBits final : public MessagePolicy {
   bool end_epoch(const Round& round, MessageChannels& channels,
                  std::optional<ExchangeReport::Choice>& choice) override;
   int settled_epochs(int epoch) const override;
-  int widest() const override { return kWireBits.back(); }
   std::span<const std::uint8_t> codes(int slot) const override;
   Json state(SafetensorsFile& rows) const override;
   void load_state(const Json& state, const SafetensorsFile& rows,
@@ -163,8 +161,8 @@ bool AdaptiveBits::begin_as_restored(MessageChannel& channel, int epoch) {
   const auto found = restored_.find(slot);
   const bool fits = found != restored_.end() && found->second.lists == lists_[slot] &&
                     std::ssize(found->second.codes) == channel.op().halo.sent_rows();
-  double misfits = fits ? 0 : 1;
-  rank_.transport.all_reduce(std::span(&misfits, 1), {"bit-widths of the checkpoint"});
+  const auto misfits =
+      sum_over_ranks<double>(rank_.transport, fits ? 0 : 1, {"bit-widths of the checkpoint"});
   if (misfits > 0) {
     if (rank_.transport.rank() == 0) {
       log::warn("the checkpoint's bit-widths belong to other messages; adaptive widths start anew");
@@ -352,10 +350,7 @@ bool AdaptiveBits::end_epoch(const Round& round, MessageChannels& channels,
 Json AdaptiveBits::state(SafetensorsFile& rows) const {
   Json channels = Json::array();
   for (const auto& [slot, codes] : current_) {
-    // One digit per message.
-    std::string digits;
-    for (const std::uint8_t code : codes) digits += static_cast<char>(kFirstDigit + code);
-    Json channel = {{"slot", slot}, {"plan", lists_.at(slot)}, {"bits", digits}};
+    Json channel = {{"slot", slot}, {"plan", lists_.at(slot)}, {"bits", digits_of(codes)}};
     const auto serve = rows_serve_.find(slot);
     if (serve != rows_serve_.end() && serve->second) channel["as_rows"] = true;
     costs_.add_state(slot, channel, rows);
@@ -373,14 +368,8 @@ void AdaptiveBits::load_state(const Json& state, const SafetensorsFile& rows,
     restored.lists = json_field<std::string>(channel, "plan", place);
     restored.as_rows = json_field_or<bool>(channel, "as_rows", place, false);
     const std::size_t allowed = chooses_periods() ? kMessageCodes : kWireBits.size();
-    for (const char digit : json_field<std::string>(channel, "bits", place)) {
-      const auto code = static_cast<std::size_t>(digit - kFirstDigit);
-      if (code >= allowed) {
-        fail_input("{}: width '{}' of a message; allowed are '{}' to '{}'", place, digit,
-                   kFirstDigit, static_cast<char>(kFirstDigit + allowed - 1));
-      }
-      restored.codes.push_back(static_cast<std::uint8_t>(code));
-    }
+    restored.codes =
+        numbers_of(json_field<std::string>(channel, "bits", place), allowed, "width", place);
     costs_.load_state(slot, channel, rows, place);
   }
   // The command line counts before the checkpoint.

@@ -1,5 +1,4 @@
 // Policies that send some of the messages in an epoch: drawn, by turns, or those whose rows moved.
-#include <algorithm>
 #include <utility>
 
 #include "engine/exchange/messages/message_policy.hpp"
@@ -33,7 +32,6 @@ class MessagesByRule : public MessagePolicy {
     return true;
   }
   int settled_epochs(int /*epoch*/) const override { return 1; }
-  int widest() const override { return std::ranges::max(options_.message_bits.bits.widths); }
 
  protected:
   const SendOptions& sending() const { return options_.sending; }
@@ -136,12 +134,12 @@ class DriftedMessages final : public MessagePolicy {
   }
 
   int settled_epochs(int /*epoch*/) const override { return 1; }
-  int widest() const override { return std::ranges::max(options_.message_bits.bits.widths); }
 
   Json state(SafetensorsFile& /*rows*/) const override {
     Json channels = Json::array();
     for (const auto& [slot, ages] : ages_) {
-      channels.push_back({{"slot", slot}, {"age", digits(ages.age)}, {"gap", digits(ages.gap)}});
+      channels.push_back(
+          {{"slot", slot}, {"age", digits_of(ages.age)}, {"gap", digits_of(ages.gap)}});
     }
     return {{"channels", channels}};
   }
@@ -149,8 +147,11 @@ class DriftedMessages final : public MessagePolicy {
                   const std::string& place) override {
     const Json channels = json_field<Json>(state, "channels", place);
     for (const Json& ages : channels) {
-      ages_[json_field<int>(ages, "slot", place)] = {of_digits(ages, "age", place),
-                                                     of_digits(ages, "gap", place)};
+      const auto epochs = [&](const char* field) {
+        return numbers_of(json_field<std::string>(ages, field, place), kOldestMessage + 1, field,
+                          place);
+      };
+      ages_[json_field<int>(ages, "slot", place)] = {epochs("age"), epochs("gap")};
     }
   }
 
@@ -182,26 +183,6 @@ class DriftedMessages final : public MessagePolicy {
       result.push_back(age == 0 ? width : 0);
     }
     return result;
-  }
-
-  static constexpr char kFirstDigit = '0';
-  static std::string digits(const std::vector<std::uint8_t>& ages) {
-    std::string digits;
-    for (const std::uint8_t age : ages) digits += static_cast<char>(kFirstDigit + age);
-    return digits;
-  }
-  static std::vector<std::uint8_t> of_digits(const Json& channel, const char* field,
-                                             const std::string& place) {
-    std::vector<std::uint8_t> ages;
-    for (const char digit : json_field<std::string>(channel, field, place)) {
-      const int age = digit - kFirstDigit;
-      if (age < 0 || age > kOldestMessage) {
-        fail_input("{}: {} '{}' of a message; allowed are '{}' to '{}'", place, field, digit,
-                   kFirstDigit, static_cast<char>(kFirstDigit + kOldestMessage));
-      }
-      ages.push_back(static_cast<std::uint8_t>(age));
-    }
-    return ages;
   }
 
   const ExchangeOptions options_;

@@ -1,35 +1,26 @@
 #include "engine/exchange/messages/kept_rows.hpp"
 
-#include <numeric>
-
 namespace atl {
 
 Tensor zero_rows(const Rank& rank, std::int64_t rows, std::int64_t cols, DType dtype) {
   Tensor tensor(rank.backend, rows, cols, dtype);
-  MatrixView whole = tensor.view();
-  whole.cols = whole.stride;
-  rank.backend.run(rank.queue, kernels::FillZero{whole});
+  fill_zero_rows(rank.backend, rank.queue, tensor.view());
   return tensor;
 }
 
 PeerRows::PeerRows(const Rank& rank, const std::vector<int>& peer) {
-  std::vector<std::int64_t> row_ptr{0};
-  std::vector<std::int32_t> col_idx;
+  Csr csr;
   for (const int p : peer) {
-    if (p >= 0) col_idx.push_back(p);
-    row_ptr.push_back(std::ssize(col_idx));
+    if (p >= 0) csr.col_idx.push_back(p);
+    csr.row_ptr.push_back(std::ssize(csr.col_idx));
   }
-  row_ptr_ = {rank.backend, rank.queue, std::move(row_ptr)};
-  col_idx_ = {rank.backend, rank.queue, std::move(col_idx)};
-  op_.rows = std::ssize(peer);
-  op_.cols = rank.transport.size();
-  op_.row_ptr = row_ptr_.span();
-  op_.col_idx = col_idx_.span();
+  csr_ = {rank.backend, rank.queue, std::move(csr), rank.transport.size()};
 }
 
 void PeerRows::add(Backend& backend, Queue& queue, ConstMatrixView x, MatrixView y,
                    double beta) const {
-  backend.run(queue, kernels::Spmm{op_, {0, op_.rows}, x, beta, y});
+  const SparseOperator op = csr_.view();
+  backend.run(queue, kernels::Spmm{op, {0, op.rows}, x, beta, y});
 }
 
 SentRows::SentRows(const Rank& rank, const DistributedOperator& op, std::int64_t cols,
@@ -44,9 +35,7 @@ SentRows::SentRows(const Rank& rank, const DistributedOperator& op, std::int64_t
 void SentRows::square_copies(Queue& queue, Tensor& of_each) {
   const MatrixView copies = copies_.view();
   if (counting_.span().empty()) {
-    std::vector<LocalId> counting;
-    for (std::int32_t k = 0; k < copies.rows; ++k) counting.push_back(LocalId{k});
-    counting_ = {rank_.backend, rank_.queue, std::move(counting)};
+    counting_ = {rank_.backend, rank_.queue, first_numbers<LocalId>(copies.rows)};
   }
   if (of_each.rows() == 0) {
     of_each = Tensor(rank_.backend, copies.rows, 1, parameter_dtype(copies.dtype));
@@ -58,9 +47,7 @@ void SentRows::square_copies(Queue& queue, Tensor& of_each) {
 void SentRows::set_shifted(const DistributedOperator& op,
                            const std::vector<std::uint8_t>& shifted) {
   std::vector<int> peer_of(shifted.size(), -1);
-  std::vector<std::int64_t> row_ptr{0};
-  std::vector<std::int32_t> col_idx;
-  std::vector<float> values;
+  Csr mean;
   for (std::size_t peer = 0; peer + 1 < op.halo.send_offset.size(); ++peer) {
     const auto begin = static_cast<std::size_t>(op.halo.send_offset[peer]);
     const auto end = static_cast<std::size_t>(op.halo.send_offset[peer + 1]);
@@ -69,20 +56,13 @@ void SentRows::set_shifted(const DistributedOperator& op,
     for (std::size_t k = begin; k < end && sum > 0; ++k) {
       if (shifted[k] == 0) continue;
       peer_of[k] = static_cast<int>(peer);
-      col_idx.push_back(static_cast<std::int32_t>(k));
-      values.push_back(static_cast<float>(scores_[k] / sum));
+      mean.col_idx.push_back(static_cast<std::int32_t>(k));
+      mean.values.push_back(static_cast<float>(scores_[k] / sum));
     }
-    row_ptr.push_back(std::ssize(col_idx));
+    mean.row_ptr.push_back(std::ssize(mean.col_idx));
   }
   spread_ = std::make_unique<PeerRows>(rank_, peer_of);
-  mean_row_ptr_ = {rank_.backend, rank_.queue, std::move(row_ptr)};
-  mean_col_idx_ = {rank_.backend, rank_.queue, std::move(col_idx)};
-  mean_values_ = {rank_.backend, rank_.queue, std::move(values)};
-  mean_.rows = rank_.transport.size();
-  mean_.cols = std::ssize(shifted);
-  mean_.row_ptr = mean_row_ptr_.span();
-  mean_.col_idx = mean_col_idx_.span();
-  mean_.values = mean_values_.span();
+  mean_ = {rank_.backend, rank_.queue, std::move(mean), std::ssize(shifted)};
 }
 
 void SentRows::prepare(Queue& queue, const DistributedOperator& op, MatrixView x,
@@ -101,7 +81,8 @@ void SentRows::prepare(Queue& queue, const DistributedOperator& op, MatrixView x
     backend.run(queue, kernels::Combine{1, copies, -1, kept, copies});
   }
   if (rule_.shifts) {
-    backend.run(queue, kernels::Spmm{mean_, {0, mean_.rows}, copies, 0, shift});
+    const SparseOperator mean = mean_.view();
+    backend.run(queue, kernels::Spmm{mean, {0, mean.rows}, copies, 0, shift});
     const MatrixView spread = spread_shift_.view();
     spread_->add(backend, queue, shift, spread, 0);
     backend.run(queue, kernels::Combine{1, kept, 1, spread, kept});
@@ -122,8 +103,8 @@ void SentRows::update(Queue& queue, const Packed& packed) {
     case MessageRule::Sends::kDifferences:
       return decode(1);
     case MessageRule::Sends::kCorrected:
-      backend.copy(queue, kept.data, copies_.view().data,
-                   kept.rows * kept.stride * bytes_of(kept.dtype), CopyKind::kDeviceToDevice);
+      backend.copy(queue, kept.data, copies_.view().data, std::ssize(rows_as_bytes(kept)),
+                   CopyKind::kDeviceToDevice);
       return decode(-1);
   }
 }

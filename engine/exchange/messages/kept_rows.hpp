@@ -8,6 +8,7 @@
 #include "engine/exchange/messages/message_layout.hpp"
 #include "engine/exchange/messages/message_rule.hpp"
 #include "engine/exchange/packet_transfer.hpp"
+#include "engine/tensor/device_csr.hpp"
 
 namespace atl {
 
@@ -23,9 +24,7 @@ class PeerRows {
   void add(Backend& backend, Queue& queue, ConstMatrixView x, MatrixView y, double beta = 1) const;
 
  private:
-  ConstDeviceArray<std::int64_t> row_ptr_;
-  ConstDeviceArray<std::int32_t> col_idx_;
-  SparseOperator op_;
+  DeviceCsr csr_;
 };
 
 // The sender keeps: the row that each receiver keeps (h), or, of rows that are sent with a
@@ -84,10 +83,7 @@ class SentRows {
   Tensor spread_shift_;  // by what each kept row moves, where the rule shifts
   ConstDeviceArray<LocalId> counting_;
   std::unique_ptr<PeerRows> spread_;  // of the shift
-  ConstDeviceArray<std::int64_t> mean_row_ptr_;
-  ConstDeviceArray<std::int32_t> mean_col_idx_;
-  ConstDeviceArray<float> mean_values_;
-  SparseOperator mean_;  // [ranks, messages]
+  DeviceCsr mean_;                    // [ranks, messages]
 };
 
 }  // namespace atl

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "base/checksum.hpp"
@@ -128,20 +127,9 @@ MessageChannel::MessageChannel(const Rank& rank, const DistributedOperator& op, 
   device_copy_ids_ = {rank.backend, rank.queue, std::span<const GlobalId>(copy_ids_)};
 }
 
-void MessageChannel::reserve(DeviceMemory& memory, std::int64_t& have, std::int64_t need) {
-  if (have >= need) return;
-  memory = {};
-  memory = allocate_device(rank_.backend, need);
-  have = need;
-}
-
 void MessageChannel::forget_kept_rows() {
-  const auto forget = [&](MatrixView rows) {
-    rows.cols = rows.stride;
-    rank_.backend.run(rank_.queue, kernels::FillZero{rows});
-  };
-  if (rule_.keeps) forget(kept_rows());
-  if (sent_rows_ != nullptr) forget(sent_rows_->kept());
+  if (rule_.keeps) fill_zero_rows(rank_.backend, rank_.queue, kept_rows());
+  if (sent_rows_ != nullptr) fill_zero_rows(rank_.backend, rank_.queue, sent_rows_->kept());
 }
 
 void MessageChannel::set_bits(MessageBits sent, MessageBits received, bool as_rows) {
@@ -159,8 +147,8 @@ void MessageChannel::set_bits(MessageBits sent, MessageBits received, bool as_ro
       padded_columns(cols_) == cols_ && !is(MessageRule::Sends::kDifferences) && !rule_.pipelined;
   received_.set(rows, received, in_place, pieces_);
   sent_.set(rows, std::move(sent), sends_copies(), pieces_);
-  reserve(memory_->sent, memory_->sent_bytes, sent_.layout().buffer_bytes);
-  reserve(memory_->received, memory_->received_bytes, received_.layout().buffer_bytes);
+  memory_->sent.reserve(rank_.backend, sent_.layout().buffer_bytes);
+  memory_->received.reserve(rank_.backend, received_.layout().buffer_bytes);
   if (shifts()) set_shifted(received);
 }
 
@@ -258,10 +246,7 @@ std::unique_ptr<PendingPackets> MessageChannel::post_shift(PacketTransfer& packe
                                                            const Round& round) {
   constexpr int kSlotsOfPackets = 2 * kMostChannels;
   const auto row = [&](MatrixView rows, std::int64_t peer, std::int64_t messages) {
-    const MatrixView one = rows.rows_in({peer, peer + 1});
-    return std::span(
-        static_cast<std::byte*>(one.data),
-        messages == 0 ? 0 : static_cast<std::size_t>(one.stride * bytes_of(one.dtype)));
+    return rows_as_bytes(rows.rows_in({peer, messages == 0 ? peer : peer + 1}));
   };
   std::vector<std::span<const std::byte>> sends;
   std::vector<std::span<std::byte>> receives;
@@ -325,7 +310,7 @@ void MessageChannel::deliver(MatrixView x) {
     const MatrixView from = kept_rows().rows_in(rows);
     if (rows.size() == 0) continue;
     rank_.backend.copy(rank_.queue, halo.rows_in(rows).data, from.data,
-                       from.rows * from.stride * bytes_of(from.dtype), CopyKind::kDeviceToDevice);
+                       std::ssize(rows_as_bytes(from)), CopyKind::kDeviceToDevice);
   }
 }
 
@@ -333,10 +318,8 @@ void MessageChannel::save(SafetensorsFile& file) {
   settle();
   const auto add = [&](const char* name, MatrixView rows) {
     const std::vector<float> values = download_f32(rank_.backend, rank_.queue, rows);
-    NamedTensor& tensor = file.tensors[fmt::format("{}.{}", name, channel_.slot())];
-    tensor = {"F32", {rows.rows, rows.cols}, {}};
-    const auto bytes = std::as_bytes(std::span(values));
-    tensor.bytes.assign(bytes.begin(), bytes.end());
+    file.tensors[fmt::format("{}.{}", name, channel_.slot())] =
+        host_tensor<float>("F32", {rows.rows, rows.cols}, values);
   };
   file.metadata[fmt::format("messages.{}", channel_.slot())] = lists_checksum(op_);
   if (rule_.keeps) add("received", kept_rows());
@@ -352,9 +335,7 @@ bool MessageChannel::load(const SafetensorsFile& file) {
         found->second.shape != std::vector<std::int64_t>{rows.rows, rows.cols}) {
       return false;
     }
-    std::vector<float> values(found->second.bytes.size() / sizeof(float));
-    std::memcpy(values.data(), found->second.bytes.data(), values.size() * sizeof(float));
-    upload_f32(rank_.backend, rank_.queue, values, rows);
+    upload_f32(rank_.backend, rank_.queue, values_in<float>(found->second), rows);
     return true;
   };
   if (rule_.keeps && !get("received", kept_rows())) return false;

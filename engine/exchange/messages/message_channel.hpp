@@ -85,8 +85,7 @@ class MessageChannel {
 
   // Memory that transfers read and write.
   struct Memory {
-    DeviceMemory sent, received;
-    std::int64_t sent_bytes = 0, received_bytes = 0;
+    GrowingMemory<allocate_device> sent, received;
     Tensor kept;               // rows of x behind the inner ones, as they were made last
     Tensor sent_shift, shift;  // [ranks, cols]
     std::shared_ptr<const void> rows;
@@ -118,7 +117,6 @@ class MessageChannel {
   void deliver(MatrixView x);
   void set_shifted(const MessageBits& received);
   std::span<const GlobalId> row_ids() const;  // that key rounding noise
-  void reserve(DeviceMemory& memory, std::int64_t& have, std::int64_t need);
   std::int64_t received_bytes() const { return received_.layout().sent_bytes(); }
 
   const Rank& rank_;

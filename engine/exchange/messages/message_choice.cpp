@@ -52,4 +52,28 @@ std::vector<int> ages_in_epoch(std::span<const std::uint8_t> codes,
   return ages;
 }
 
+namespace {
+constexpr char kFirstDigit = '0';
+}  // namespace
+
+std::string digits_of(std::span<const std::uint8_t> numbers) {
+  std::string digits;
+  for (const std::uint8_t number : numbers) digits += static_cast<char>(kFirstDigit + number);
+  return digits;
+}
+
+std::vector<std::uint8_t> numbers_of(const std::string& digits, std::size_t allowed,
+                                     const char* what, const std::string& place) {
+  std::vector<std::uint8_t> numbers;
+  for (const char digit : digits) {
+    const auto number = static_cast<std::size_t>(digit - kFirstDigit);  // huge below the first
+    if (number >= allowed) {
+      fail_input("{}: {} '{}' of a message; allowed are '{}' to '{}'", place, what, digit,
+                 kFirstDigit, static_cast<char>(kFirstDigit + allowed - 1));
+    }
+    numbers.push_back(static_cast<std::uint8_t>(number));
+  }
+  return numbers;
+}
+
 }  // namespace atl

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "engine/exchange/messages/message_layout.hpp"
 
@@ -35,5 +36,13 @@ MessageBits bits_in_epoch(std::span<const std::uint8_t> codes,
 // epoch: 1.
 std::vector<int> ages_in_epoch(std::span<const std::uint8_t> codes,
                                std::span<const std::int64_t> peer_offset, int epoch);
+
+// A number of each message, such as its code, as text of a checkpoint: one character each, from '0'
+// on.
+std::string digits_of(std::span<const std::uint8_t> numbers);
+// The reverse. Throws Error{kInput} naming `place`, and what the numbers are, for one that is not
+// below `allowed`.
+std::vector<std::uint8_t> numbers_of(const std::string& digits, std::size_t allowed,
+                                     const char* what, const std::string& place);
 
 }  // namespace atl

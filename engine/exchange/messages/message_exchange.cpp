@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "engine/comm/rank_values.hpp"
 #include "engine/exchange/expected_messages.hpp"
 #include "engine/exchange/messages/aggregation_scores.hpp"
 #include "engine/exchange/messages/message_policy.hpp"
@@ -88,8 +89,9 @@ MessageChannel& MessageExchange::make_channel(const DistributedOperator& op, con
 
 bool MessageExchange::restore(MessageChannel& channel) {
   if (!options_.keeps_rows()) return false;
-  double misfits = restored_ && channel.load(*restored_) ? 0 : 1;
-  rank_.transport.all_reduce(std::span(&misfits, 1), {"kept rows of the checkpoint"});
+  const bool fits = restored_ && channel.load(*restored_);
+  const auto misfits =
+      sum_over_ranks<double>(rank_.transport, fits ? 0 : 1, {"kept rows of the checkpoint"});
   if (misfits == 0) return true;
   if (rank_.transport.rank() == 0 && restored_) {
     log::warn("layer {} {}: the checkpoint's kept rows belong to other messages; all are sent anew",
@@ -108,7 +110,7 @@ std::unique_ptr<PendingExchange> MessageExchange::begin(const DistributedOperato
   MessageChannel& mine = found != channels_.end()
                              ? *found->second
                              : make_channel(op, channel, x.cols, x.dtype, round.epoch);
-  if (policy_->widest() > 0) return mine.begin(packets_, x, round, rows_);
+  if (widest_message(options_) > 0) return mine.begin(packets_, x, round, rows_);
   mine.clear(x);
   return std::make_unique<NothingPending>();
 }
@@ -116,7 +118,7 @@ std::unique_ptr<PendingExchange> MessageExchange::begin(const DistributedOperato
 std::int64_t MessageExchange::buffer_bytes(const DistributedOperator& op, std::int64_t columns,
                                            DType dtype) const {
   if (rank_.transport.size() == 1) return 0;
-  return message_buffer_bytes(options_, policy_->widest(),
+  return message_buffer_bytes(options_, widest_message(options_),
                               {.direction = op.direction,
                                .sent = op.halo.sent_rows(),
                                .received = op.halo.halo_rows(),

@@ -78,14 +78,6 @@ PacketLayout layout_packets(std::span<const std::uint8_t> bits,
   return layout;
 }
 
-std::int64_t message_bytes(std::span<const std::uint8_t> bits, std::int64_t cols, DType storage) {
-  std::int64_t total = 0;
-  for (const std::uint8_t width : bits) {
-    if (width != 0) total += wire_row_bytes(width, cols, storage);
-  }
-  return total;
-}
-
 MessageGroups group_messages(const HaloListsView& halo, std::int64_t sendable,
                              std::span<const std::uint8_t> bits) {
   std::vector<std::int64_t> begin(static_cast<std::size_t>(sendable) + 1, 0);

@@ -35,9 +35,6 @@ PacketLayout layout_packets(std::span<const std::uint8_t> bits,
                             DType storage, std::span<const std::uint8_t> skip = {},
                             std::span<const std::int64_t> pieces = {});
 
-// Bytes of all messages, without the gaps between packets.
-std::int64_t message_bytes(std::span<const std::uint8_t> bits, std::int64_t cols, DType storage);
-
 // The messages of a list that are sent, grouped by the row that they carry, rows ascending.
 struct MessageGroups {
   std::vector<LocalId> rows;        // [R] each sent row once

@@ -6,13 +6,6 @@
 
 namespace atl {
 
-void set_uniform_bits(MessageChannel& channel, int bits) {
-  const HaloListsView& halo = channel.op().halo;
-  const auto width = static_cast<std::uint8_t>(bits);
-  channel.set_bits(MessageBits(static_cast<std::size_t>(halo.sent_rows()), width),
-                   MessageBits(static_cast<std::size_t>(halo.halo_rows()), width));
-}
-
 int width_of_layer(const BitChoice& bits, int layer) {
   return bits.widths.size() == 1 ? bits.widths.front()
                                  : bits.widths.at(static_cast<std::size_t>(layer));
@@ -20,18 +13,20 @@ int width_of_layer(const BitChoice& bits, int layer) {
 
 namespace {
 
-// The same width for all messages of a layer.
+// The same width for all messages of a layer, known to both ends without a word.
 class UniformBits final : public MessagePolicy {
  public:
   explicit UniformBits(BitChoice bits) : bits_(std::move(bits)) {}
   void begin(MessageChannel& channel, int /*epoch*/, bool /*restored*/) override {
-    set_uniform_bits(channel, width_of_layer(bits_, channel.channel().layer));
+    const HaloListsView& halo = channel.op().halo;
+    const auto width = static_cast<std::uint8_t>(width_of_layer(bits_, channel.channel().layer));
+    channel.set_bits(MessageBits(static_cast<std::size_t>(halo.sent_rows()), width),
+                     MessageBits(static_cast<std::size_t>(halo.halo_rows()), width));
   }
   bool end_epoch(const Round&, MessageChannels&, std::optional<ExchangeReport::Choice>&) override {
     return false;
   }
   int settled_epochs(int /*epoch*/) const override { return kAlwaysSettled; }
-  int widest() const override { return std::ranges::max(bits_.widths); }
 
  private:
   BitChoice bits_;
@@ -65,7 +60,6 @@ class RandomBits final : public MessagePolicy {
   int settled_epochs(int epoch) const override {
     return reassign_every_ - (epoch - 1) % reassign_every_;
   }
-  int widest() const override { return kWidths[std::size(kWidths) - 1]; }
 
  private:
   static constexpr std::uint8_t kWidths[] = {2, 4, 8};

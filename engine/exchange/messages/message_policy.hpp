@@ -21,8 +21,6 @@ class MessagePolicy {
                          std::optional<ExchangeReport::Choice>& choice) = 0;
   // As HaloExchange::settled_epochs().
   virtual int settled_epochs(int epoch) const = 0;
-  // The most bits that any message may come to have.
-  virtual int widest() const = 0;
   // How often each message of a channel that this rank sends does so, in the order of its lists,
   // where that was chosen; else nothing, and its widths tell all.
   virtual std::span<const std::uint8_t> codes(int /*slot*/) const { return {}; }
@@ -41,9 +39,6 @@ std::unique_ptr<MessagePolicy> make_adaptive_bits(const ExchangeOptions& options
 // For messages that are not sent in every epoch.
 std::unique_ptr<MessagePolicy> make_chosen_messages(const ExchangeOptions& options,
                                                     const Rank& rank);
-
-// The same width for all messages of a channel, known to both ends without a word.
-void set_uniform_bits(MessageChannel& channel, int bits);
 
 // The width of a layer by a fixed choice.
 int width_of_layer(const BitChoice& bits, int layer);

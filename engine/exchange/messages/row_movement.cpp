@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
 
 #include "base/error.hpp"
@@ -93,9 +92,8 @@ void RowMovement::add_state(int slot, Json& channel, SafetensorsFile& rows) cons
   const auto found = channels_.find(slot);
   if (found == channels_.end()) return;
   channel[kGrowth] = found->second.growth;
-  const auto bytes = std::as_bytes(std::span(found->second.squares));
-  rows.tensors[tensor_name(slot)] = {
-      "F32", {std::ssize(found->second.squares)}, {bytes.begin(), bytes.end()}};
+  const std::vector<float>& squares = found->second.squares;
+  rows.tensors[tensor_name(slot)] = host_tensor<float>("F32", {std::ssize(squares)}, squares);
 }
 
 void RowMovement::load_state(int slot, const Json& channel, const SafetensorsFile& rows,
@@ -107,9 +105,7 @@ void RowMovement::load_state(int slot, const Json& channel, const SafetensorsFil
   if (!(mine.growth >= 0 && mine.growth <= kSteady)) {
     fail_input("{}: growth {}; allowed are 0 to {}", place, mine.growth, kSteady);
   }
-  mine.squares.resize(squares->second.bytes.size() / sizeof(float));
-  std::memcpy(mine.squares.data(), squares->second.bytes.data(),
-              mine.squares.size() * sizeof(float));
+  mine.squares = values_in<float>(squares->second);
 }
 
 }  // namespace atl

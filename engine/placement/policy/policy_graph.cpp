@@ -10,7 +10,7 @@
 
 namespace atl {
 
-// Columns of nodes, in blocks by kind.
+// Columns of nodes: the kind, then a block of each kind.
 enum PolicyNodeColumn : std::uint8_t {
   kIsGroup,
   kIsDevice,
@@ -18,8 +18,8 @@ enum PolicyNodeColumn : std::uint8_t {
   kGroup,
   kDevice = kGroup + 15,
   kCandidate = kDevice + 10,
-  kNodeColumns = kCandidate + 9,
 };
+static_assert(kPolicyNodeColumns == kCandidate + 9);
 // Columns of edges: the kind, then what each kind says.
 enum PolicyEdgeKind : std::uint8_t {
   kNextLayer,
@@ -38,15 +38,15 @@ enum PolicyEdgeColumn : std::uint8_t {
   kPlacedShare = kLinkValues + 3,
   kOfferedChange,
   kBorneChange = kOfferedChange + 3,
-  kEdgeColumns = kBorneChange + 3,
 };
+static_assert(kPolicyEdgeColumns == kBorneChange + 3);
 
 // Edges in any order, then sorted by destination.
 class PolicyEdgeList {
  public:
   // The features of the new edge, 0 but for its kind; valid until the next call.
   std::vector<float>& add(PolicyEdgeKind kind, int source, int destination) {
-    std::vector<float> features(kEdgeColumns, 0.0F);
+    std::vector<float> features(kPolicyEdgeColumns, 0.0F);
     features[kind] = 1;
     edges_.push_back({{destination, source}, std::move(features)});
     return edges_.back().second;
@@ -80,7 +80,7 @@ float change(double x) { return static_cast<float>(std::asinh(50 * x) / 2); }
 template <std::size_t kValues>
 std::vector<float> node_of(PolicyNodeColumn kind, PolicyNodeColumn first,
                            const std::array<float, kValues>& values) {
-  std::vector<float> features(kNodeColumns, 0.0F);
+  std::vector<float> features(kPolicyNodeColumns, 0.0F);
   features[kind] = 1;
   std::ranges::copy(values, features.begin() + first);
   return features;
@@ -110,35 +110,6 @@ double missing_share(const Topology& topology, std::span<const double> memory) {
 }
 
 }  // namespace
-
-const std::vector<std::string>& policy_node_features() {
-  static const std::vector<std::string> names = {
-      "is group", "is device", "is candidate",
-      //
-      "group compute", "group collective", "group sent inside", "group sent outside",
-      "group received inside", "group received outside", "group arrival", "group window",
-      "group exposed", "group busy", "group waits", "group decided", "group current",
-      "group position", "group outside of layers",
-      //
-      "device spmm speed", "device gemm speed", "device elementwise speed", "device quantize speed",
-      "device memory used", "device utilisation", "device computing", "device card", "device count",
-      "device progress",
-      //
-      "candidate lower bound", "candidate slowest rank", "candidate slowest steps",
-      "candidate computing", "candidate cards", "candidate missing memory", "candidate is start",
-      "candidate is inherited", "candidate count"};
-  return names;
-}
-
-const std::vector<std::string>& policy_edge_features() {
-  static const std::vector<std::string> names = {
-      "next layer", "previous layer", "message", "link", "placed on", "holds", "offers", "bears",
-      //
-      "message seconds", "link seconds", "link bandwidth", "link inside a host", "placed share",
-      "offered compute", "offered waits", "offered arrival", "borne computing", "borne card",
-      "borne memory"};
-  return names;
-}
 
 struct PolicyGraphMaker::Draft {
   PolicyGraph graph;
@@ -314,7 +285,7 @@ void PolicyGraphMaker::add_candidate(const Workload& base, const Option& option,
   const auto changed = [&](double after, double before) {
     return change(per_epoch(after - before));
   };
-  const std::array<float, kNodeColumns - kCandidate> values = {
+  const std::array<float, kPolicyNodeColumns - kCandidate> values = {
       changed(load.lower_bound, base.lower_bound),
       changed(load.slowest_rank, base.slowest_rank),
       changed(load.slowest_steps, base.slowest_steps),

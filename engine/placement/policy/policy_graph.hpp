@@ -4,10 +4,10 @@
 // free of units: shares of the start plan's epoch, ratios to the machine's mean.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -16,22 +16,22 @@
 
 namespace atl {
 
+// Columns of the features of a node and of an edge.
+inline constexpr std::size_t kPolicyNodeColumns = 37;
+inline constexpr std::size_t kPolicyEdgeColumns = 19;
+
 // Nodes: one group per rank and slot (a layer, or what lies outside of layers), one device per
 // rank, and last one candidate per option.
 struct PolicyGraph {
   int nodes = 0;
   int options = 0;
-  std::vector<float> node_features;      // [nodes, policy_node_features()]
+  std::vector<float> node_features;      // [nodes, kPolicyNodeColumns]
   std::vector<std::int64_t> edge_begin;  // nodes + 1; edges into node i: [begin[i], begin[i + 1])
   std::vector<LocalId> edge_source;      // by edge
-  std::vector<float> edge_features;      // [edges, policy_edge_features()]
+  std::vector<float> edge_features;      // [edges, kPolicyEdgeColumns]
 
   std::int64_t edges() const { return static_cast<std::int64_t>(edge_source.size()); }
 };
-
-// Names of the columns: "group compute", "link bandwidth"; the first ones tell kinds.
-const std::vector<std::string>& policy_node_features();
-const std::vector<std::string>& policy_edge_features();
 
 class PolicyGraphMaker {
  public:

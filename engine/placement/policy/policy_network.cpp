@@ -28,14 +28,13 @@ struct PolicyNetwork::Weights {
     ATOLL_ASSERT(shape.hidden > 0 && shape.hidden % kHeads == 0 && shape.layers >= 1);
     const std::int64_t d = shape.hidden;
     using enum Initialisation;
-    const auto edges = static_cast<std::int64_t>(policy_edge_features().size());
-    input = declare("input.weight", std::ssize(policy_node_features()), d, kGlorotUniform);
+    input = declare("input.weight", kPolicyNodeColumns, d, kGlorotUniform);
     input_bias = declare("input.bias", 1, d, kZeros);
     for (int l = 0; l < shape.layers; ++l) {
       const std::string name = "layers." + std::to_string(l) + ".";
       layers.push_back({.source = declare(name + "source", d, d, kGlorotUniform),
                         .target = declare(name + "target", d, d, kGlorotUniform),
-                        .edge = declare(name + "edge", edges, d, kGlorotUniform),
+                        .edge = declare(name + "edge", kPolicyEdgeColumns, d, kGlorotUniform),
                         .self = declare(name + "self", d, d, kGlorotUniform),
                         .bias = declare(name + "bias", 1, d, kZeros),
                         .attention = declare(name + "attention", 1, d, kGlorotUniform),
@@ -49,7 +48,7 @@ struct PolicyNetwork::Weights {
   }
 
   int declare(const std::string& name, std::int64_t rows, std::int64_t cols, Initialisation init) {
-    return parameters.declare(name, 0, rows, cols, init);
+    return parameters.declare({name, 0, rows, cols, init});
   }
 
   PolicyShape shape;
@@ -95,22 +94,14 @@ class PolicyNetwork::Pass {
     set_numbers(dscores, gradient);
     add_product(decoded_.view(), dscores.view(), w_.score);
     Tensor ddecoded = matrix(graph_.options, d);
-    backend().run(queue(), kernels::Gemm{Transpose::kNo, dscores.view(), Transpose::kYes,
-                                         value(w_.score), 0, ddecoded.view()});
-    backend().run(
-        queue(),
-        kernels::ColumnSums{
-            ddecoded.view(), true, slope(w_.decoder_bias), {decoded_.view(), ddecoded.view()}});
+    input_gradient(dscores.view(), w_.score, 0, ddecoded.view());
+    add_bias_gradient(ddecoded.view(), decoded_, w_.decoder_bias, ddecoded.view());
     add_product(states_.back().view().rows_in(candidates_), ddecoded.view(), w_.decoder);
     Tensor dstate = matrix(graph_.nodes, d);
     backend().run(queue(), kernels::FillZero{dstate.view()});
-    backend().run(queue(), kernels::Gemm{Transpose::kNo, ddecoded.view(), Transpose::kYes,
-                                         value(w_.decoder), 0, dstate.view().rows_in(candidates_)});
+    input_gradient(ddecoded.view(), w_.decoder, 0, dstate.view().rows_in(candidates_));
     for (std::size_t l = w_.layers.size(); l-- > 0;) backward_layer(l, dstate);
-    backend().run(
-        queue(),
-        kernels::ColumnSums{
-            dstate.view(), true, slope(w_.input_bias), {states_[0].view(), dstate.view()}});
+    add_bias_gradient(dstate.view(), states_[0], w_.input_bias, dstate.view());
     add_product(features_.view(), dstate.view(), w_.input);
   }
 
@@ -172,20 +163,15 @@ class PolicyNetwork::Pass {
     backend().run(queue(),
                   kernels::Gemm{Transpose::kYes, x, Transpose::kNo, dy, 1, slope(parameter)});
   }
-  // Gradient of an input: += dy W^T.
-  void add_input_gradient(ConstMatrixView dy, int parameter, Tensor& dx) {
-    backend().run(queue(), kernels::Gemm{Transpose::kNo, dy, Transpose::kYes, value(parameter), 1,
-                                         dx.view()});
+  // Gradient of an input: dx = beta dx + dy W^T.
+  void input_gradient(ConstMatrixView dy, int parameter, double beta, MatrixView dx) {
+    backend().run(queue(),
+                  kernels::Gemm{Transpose::kNo, dy, Transpose::kYes, value(parameter), beta, dx});
   }
-  // y = a + b.
-  void add(Tensor& a, Tensor& b, Tensor& y) {
-    for_type(w_.dtype, [&]<typename T>(T) {
-      for (std::int64_t i = 0; i < a.rows(); ++i) {
-        const T* left = a.view().row<T>(i);
-        std::transform(left, left + a.cols(), b.view().row<T>(i), y.view().row<T>(i),
-                       std::plus<>());
-      }
-    });
+  // Gradient of a bias in front of a relu, whose outputs were `y`: += sums of dx, which becomes dy
+  // where y is not 0.
+  void add_bias_gradient(ConstMatrixView dy, Tensor& y, int parameter, MatrixView dx) {
+    backend().run(queue(), kernels::ColumnSums{dy, true, slope(parameter), {y.view(), dx}});
   }
 
   void forward_layer(const PolicyLayerWeights& layer) {
@@ -205,7 +191,8 @@ class PolicyNetwork::Pass {
     tail.beta = value(layer.bias);
     tail.function = ActivationFunction::kRelu;
     multiply(state.view(), value(layer.self), 1, kept.updates.view(), tail);
-    add(state, kept.updates, kept.residuals);
+    backend().run(queue(),
+                  kernels::Combine{1, state.view(), 1, kept.updates.view(), kept.residuals.view()});
     Tensor next = matrix(nodes, d);
     backend().run(queue(), kernels::LayerNorm{kept.residuals.view(), value(layer.gamma),
                                               value(layer.beta), kNormEpsilon, next.view()});
@@ -223,12 +210,9 @@ class PolicyNetwork::Pass {
                                dstate.view(), kept.residuals.view(), value(layer.gamma),
                                kNormEpsilon, dstate.view(), slope(layer.gamma), slope(layer.beta)});
     Tensor dupdates = matrix(nodes, d);
-    backend().run(
-        queue(),
-        kernels::ColumnSums{
-            dstate.view(), true, slope(layer.bias), {kept.updates.view(), dupdates.view()}});
+    add_bias_gradient(dstate.view(), kept.updates, layer.bias, dupdates.view());
     add_product(state.view(), dupdates.view(), layer.self);
-    add_input_gradient(dupdates.view(), layer.self, dstate);
+    input_gradient(dupdates.view(), layer.self, 1, dstate.view());
     Tensor dmessages = matrix(graph_.edges(), d), dtargets = matrix(nodes, d);
     Tensor dsources = matrix(nodes, d);
     for (Tensor* sum : {&dtargets, &dsources})
@@ -240,8 +224,8 @@ class PolicyNetwork::Pass {
     scatter_add(dmessages.view(), graph_.edge_source, dsources.view());
     add_product(state.view(), dsources.view(), layer.source);
     add_product(state.view(), dtargets.view(), layer.target);
-    add_input_gradient(dsources.view(), layer.source, dstate);
-    add_input_gradient(dtargets.view(), layer.target, dstate);
+    input_gradient(dsources.view(), layer.source, 1, dstate.view());
+    input_gradient(dtargets.view(), layer.target, 1, dstate.view());
   }
 
   Weights& w_;

@@ -46,7 +46,7 @@ PolicyNetwork make_policy(const SafetensorsFile& file, const std::string& place)
     const Parameter& parameter = parameters.list()[p];
     const auto found = file.tensors.find(parameter.name);
     if (found == file.tensors.end()) fail_input("{}: no tensor '{}'", place, parameter.name);
-    const std::vector<std::int64_t> expected = {parameter.rows, parameter.cols};
+    const std::vector<std::int64_t> expected = {parameter.rows, parameter.columns};
     if (found->second.dtype != "F32" || found->second.shape != expected) {
       fail_input("{}: tensor '{}' is {} [{}]; F32 [{}] is needed", place, parameter.name,
                  found->second.dtype, fmt::join(found->second.shape, ", "),
@@ -70,9 +70,9 @@ std::string policy_weights(PolicyNetwork& network) {
     const Parameter& parameter = parameters.list()[p];
     const MatrixView value = parameters.value(static_cast<int>(p));
     ATOLL_ASSERT(value.dtype == DType::kF32);
-    const auto* bytes = static_cast<const std::byte*>(value.data);
-    file.tensors[parameter.name] = {
-        "F32", {value.rows, value.cols}, {bytes, bytes + value.rows * value.cols * 4}};
+    file.tensors[parameter.name] = host_tensor<float>(
+        "F32", {value.rows, value.cols},
+        {value.row<float>(0), static_cast<std::size_t>(value.rows * value.cols)});
   }
   return to_safetensors(file);
 }

@@ -174,7 +174,6 @@ int train_policy(PolicyNetwork& network, const PolicyTrainingOptions& options,
     return options.seconds > 0 &&
            std::chrono::duration<double>(Clock::now() - began).count() >= options.seconds;
   };
-  const InstanceRanges ranges = training_ranges();
   RandomDraws seeds(options.seed);
   const auto next_seed = [&] { return static_cast<std::uint64_t>(seeds.unit() * 0x1p53); };
   std::vector<PolicySample> samples;
@@ -184,7 +183,7 @@ int train_policy(PolicyNetwork& network, const PolicyTrainingOptions& options,
     PolicyNetwork* player = round == 0 && !options.trained_before ? nullptr : &network;
     const int wanted = options.instances * (round + 1) / options.rounds;
     for (; made < wanted && !(out_of_time() && made > 0); ++made) {
-      const auto instance = random_instance(ranges, next_seed());
+      const auto instance = random_instance(InstanceRanges{}, next_seed());
       for (PolicySample& sample : play(*instance->space, player, options, next_seed())) {
         samples.push_back(std::move(sample));
       }

@@ -19,13 +19,7 @@ class InstanceMaker {
   InstanceMaker(const InstanceRanges& ranges, std::uint64_t seed)
       : ranges_(ranges), draws_(seed), instance_(std::make_unique<PolicyInstance>()) {}
 
-  std::unique_ptr<PolicyInstance> machine() {
-    draw_topology();
-    draw_model();
-    return std::move(instance_);
-  }
-
-  std::unique_ptr<PolicyInstance> all() {
+  std::unique_ptr<PolicyInstance> make() {
     draw_topology();
     draw_model();
     draw_cuts();
@@ -327,28 +321,8 @@ class InstanceMaker {
 
 }  // namespace
 
-InstanceRanges training_ranges() { return {}; }
-
-InstanceRanges held_out_ranges() {
-  return {.hosts = {2, 6},
-          .ranks_per_host = {1, 6},
-          .card_bytes_per_s = {2.5e6, 5e10},
-          .device_gb_per_s = {1, 4000},
-          .slowdown = {1, 8},
-          .layers = {2, 6},
-          .features = {8, 2048},
-          .hidden = {8, 1024},
-          .nodes = {5e3, 5e7},
-          .degree = {2, 250},
-          .halo = {0.01, 2.0}};
-}
-
 std::unique_ptr<PolicyInstance> random_instance(const InstanceRanges& ranges, std::uint64_t seed) {
-  return InstanceMaker(ranges, seed).all();
-}
-
-std::unique_ptr<PolicyInstance> random_machine(const InstanceRanges& ranges, std::uint64_t seed) {
-  return InstanceMaker(ranges, seed).machine();
+  return InstanceMaker(ranges, seed).make();
 }
 
 }  // namespace atl

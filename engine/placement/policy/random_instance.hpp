@@ -16,7 +16,8 @@ struct Range {
   double high = 0;
 };
 
-// Where an instance is drawn from; quantities with a * by their logarithm.
+// Where an instance is drawn from; quantities with a * by their logarithm. The defaults are what
+// the shipped policy learnt from.
 struct InstanceRanges {
   Range hosts = {2, 4};
   Range ranks_per_host = {1, 4};
@@ -30,10 +31,6 @@ struct InstanceRanges {
   Range degree = {4, 100};      // *
   Range halo = {0.02, 1.0};     // * rows that a part receives, by its own rows
 };
-InstanceRanges training_ranges();
-// Larger machines, slower and faster networks, deeper and wider models, other graphs: every range
-// goes beyond the training one.
-InstanceRanges held_out_ranges();
 
 // A space with everything it refers to.
 struct PolicyInstance {
@@ -46,7 +43,5 @@ struct PolicyInstance {
 
 // Equal arguments give the same instance on every machine.
 std::unique_ptr<PolicyInstance> random_instance(const InstanceRanges& ranges, std::uint64_t seed);
-// The machine, the model and the bits alone; no cuts and no space.
-std::unique_ptr<PolicyInstance> random_machine(const InstanceRanges& ranges, std::uint64_t seed);
 
 }  // namespace atl

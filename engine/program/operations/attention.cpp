@@ -121,11 +121,6 @@ void send_attention(const Views& views, const Sources& sources, Requests& reques
       vector_gradient(views, AttentionScore::kAdditive)});
 }
 
-std::vector<Value> with_inputs_of(const Operation& attend, std::vector<Value> gradients) {
-  gradients.insert(gradients.end(), attend.inputs.begin(), attend.inputs.end());
-  return gradients;
-}
-
 // The half along the in-edges, which comes first whichever is asked for first.
 Value through_targets(Gradients& gradients, Value reader) {
   if (const Value made = gradients.once(reader); made != kNoValue) return made;

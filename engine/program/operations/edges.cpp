@@ -34,22 +34,17 @@ void send_edges(const Views& views, const Sources& sources, Requests& requests) 
       views.inner(views.input(sources.first)), sources.to});
 }
 
-std::vector<Value> reads_of_gradient(Gradients& gradients, Value reader) {
-  std::vector<Value> reads = {gradients.of(reader)};
-  const std::vector<Value> forward = gradients.at(reader).inputs;
-  reads.insert(reads.end(), forward.begin(), forward.end());
-  return reads;
-}
-
 Value through_edges(Gradients& gradients, Value reader, std::size_t i) {
   if (i > 0) return kNoValue;  // a weight or a bias, which have no rows
-  return append_sources(gradients, gradients.at(reader), rules::kEdgesHalo, rules::kEdgesSources,
-                        reads_of_gradient(gradients, reader));
+  const Operation edges = gradients.at(reader);
+  return append_sources(gradients, edges, rules::kEdgesHalo, rules::kEdgesSources,
+                        with_inputs_of(edges, {gradients.of(reader)}));
 }
 
 void add_term_gradients(Gradients& gradients, Value v) {
-  Operation terms = part_of(gradients.at(v), rules::kEdgesTerms);
-  terms.inputs = reads_of_gradient(gradients, v);
+  const Operation edges = gradients.at(v);
+  Operation terms = part_of(edges, rules::kEdgesTerms);
+  terms.inputs = with_inputs_of(edges, {gradients.of(v)});
   gradients.append(terms);
 }
 

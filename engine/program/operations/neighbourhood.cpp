@@ -17,6 +17,11 @@ Operation part_of(const Operation& forward, const Rule& rule) {
   return part;
 }
 
+std::vector<Value> with_inputs_of(const Operation& forward, std::vector<Value> gradients) {
+  gradients.insert(gradients.end(), forward.inputs.begin(), forward.inputs.end());
+  return gradients;
+}
+
 Value append_sources(Gradients& gradients, const Operation& forward, const Rule& halo,
                      const Rule& sources, std::vector<Value> reads) {
   Operation part = part_of(forward, halo);

@@ -17,6 +17,9 @@ namespace atl {
 // The common part of forward and the parts of its gradient.
 Operation part_of(const Operation& forward, const Rule& rule);
 
+// Values that a part reads: these gradients, and what forward reads.
+std::vector<Value> with_inputs_of(const Operation& forward, std::vector<Value> gradients);
+
 // Appends both parts that go along out-edges; reads: their gradients, and what forward reads.
 Value append_sources(Gradients& gradients, const Operation& forward, const Rule& halo,
                      const Rule& sources, std::vector<Value> reads);

@@ -98,7 +98,7 @@ class Ids(Text):
         folder, edges = self.edges_of("New York,Bób\nBób,carol\n007,7\n", "--renumber")
         self.assertEqual(self.ids(folder), ["007", "7", "Bób", "New York", "carol"])
         self.assertEqual(edges, [(0, 1), (2, 4), (3, 2)])
-        self.check_message(self.warned, ["'New York', 'B\\xc3\\xb3b' was read as an edge"])
+        self.check_message(self.warned, ["'New York', 'Bób' was read as an edge"])
         folder, edges = self.edges_of('source\ttarget\n"a ""b"" c"\tx\nx\ty z\n', "--renumber")
         self.assertEqual(self.ids(folder), ['a "b" c', "x", "y z"])
         self.assertEqual(edges, [(0, 1), (1, 2)])
@@ -169,6 +169,20 @@ class Columns(Text):
                                       "--target-column", "2", "--weight-column", "1")
         self.assertEqual(edges, [(0, 1), (1, 2)])
         np.testing.assert_array_equal(folder.edge_weights, [0.5, 1.5])
+
+    def test_other_weights_in_the_other_direction(self):
+        self.write("list/edges.txt", "0 1 2\n1 0 5\n1 2 3\n2 1 3\n")
+        folder = self.make("edges", "list/edges.txt", "--weight-column", "3")
+        self.check_message(self.warned, [
+            "1 pairs of nodes have another weight in each direction, first 0 and 1: 2 and 5",
+            "--directed"])
+        np.testing.assert_array_equal(folder.edge_weights, [5, 5, 3, 3])
+        folder = self.make("edges", "list/edges.txt", "--weight-column", "3", DIRECTED, out="both")
+        self.assertNotIn("another weight", self.warned)
+        np.testing.assert_array_equal(folder.edge_weights, [5, 2, 3, 3])
+        self.write("mine.graph", "2 1 1\n2 4\n1 7\n")
+        self.make("metis", "mine.graph", out="cut")
+        self.check_message(self.warned, ["first 0 and 1: 7 and 4"])
 
     def test_gephi(self):
         _, edges = self.edges_of("Source,Target,Type,Id,Label,Weight\n"
@@ -403,6 +417,13 @@ class Tables(Text):
                            labels="id,name,kind\n0,a,1\n1,b,0\n2,c,0\n3,d,1\n")
         np.testing.assert_array_equal(folder.labels, [1, 0, 0, 1])
         self.check_message(self.warned, ["not read: column 'name'"])
+        self.refuse("import", "edges", self.folder_of(features="1\n2\n3\n4\n"), "--out", "new",
+                    "--label-column", "kind", says=["--label-column kind", "no text of labels"])
+        self.refuse("import", "edges", self.folder_of(), "--out", "new", "--id-column", "id",
+                    says=["--id-column id", "no text of nodes"])
+        self.write("alone.txt", "0 1\n1 2\n")
+        self.refuse("import", "edges", "alone.txt", "--out", "new", "--label-column", "kind",
+                    says=["--label-column: alone.txt is not a folder"])
 
     def test_files_that_nobody_read_are_named(self):
         name = self.folder_of(lables="0\n1\n0\n1\n", notes="x\n")

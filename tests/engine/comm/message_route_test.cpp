@@ -91,7 +91,7 @@ TEST(DescribeRoute, SaysWhereMessagesTravelAndWhy) {
 
 TEST(RankDevice, SurvivesTheWire) {
   const RankDevice device{"cuda", "h\"1\"", "h 12\n", "0000:1b:00.0", "", "not to be loaded"};
-  const RankDevice back = rank_device_from_bytes(to_bytes(device));
+  const RankDevice back = rank_device_from_text(to_text(device));
   EXPECT_EQ(back.backend, device.backend);
   EXPECT_EQ(back.host, device.host);
   EXPECT_EQ(back.host_key, device.host_key);
@@ -100,11 +100,10 @@ TEST(RankDevice, SurvivesTheWire) {
   EXPECT_EQ(back.nccl_absence, device.nccl_absence);
 }
 
-TEST(RankDevice, RefusesOtherBytes) {
+TEST(RankDevice, RefusesOtherTexts) {
   for (const std::string text : {"", "nonsense", "[]", R"(["cuda","a","b","c"])",
                                  R"(["cuda","a","b","c","d"])", R"(["cuda","a","b","c","d",1])"}) {
-    const Error error =
-        thrown_error([&] { rank_device_from_bytes(std::as_bytes(std::span(text))); });
+    const Error error = thrown_error([&] { rank_device_from_text(text); });
     EXPECT_EQ(error.kind(), ErrorKind::kCommunication) << text;
   }
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "tests/engine/placement/made_jobs.hpp"
+#include "tests/support/exhaustive_schedule.hpp"
 
 namespace atl {
 namespace {

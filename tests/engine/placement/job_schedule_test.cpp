@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "engine/placement/job_speeds.hpp"
 #include "engine/placement/schedule_progress.hpp"
 #include "tests/engine/placement/made_jobs.hpp"
 
@@ -138,34 +139,21 @@ TEST(JobScheduleTest, rates_are_fair) {
     std::vector<int> hosts;
     std::vector<double> shares;
   };
-  class Shares final : public JobSpeeds {
-   public:
-    explicit Shares(std::vector<Use> uses) : uses_(std::move(uses)) {}
-    double epoch_s(int, const JobPlacement&) override { return 1; }
-    std::vector<double> card_shares(int job, const JobPlacement&) override {
-      return uses_[job].shares;
-    }
-
-   private:
-    std::vector<Use> uses_;
-  };
   const auto rates = [](const std::vector<Use>& uses) {
-    JobTargets running;
-    for (const Use& use : uses) running.push_back(JobPlacement{use.hosts, 1});
-    running.emplace_back();  // one that does not run
-    Shares speeds(uses);
-    return shared_rates(running, made_hosts(2, 8), speeds);
+    std::vector<CardUse> cards;
+    for (const Use& use : uses) cards.push_back({use.hosts, use.shares});
+    return fair_rates(cards, 2);
   };
-  EXPECT_THAT(rates({{{0}, {0.3}}, {{0}, {0.7}}}), ElementsAre(1, 1, 0));
+  EXPECT_THAT(rates({{{0}, {0.3}}, {{0}, {0.7}}}), ElementsAre(1, 1));
   // The one that wants least gets all of it; the others share what is left.
-  EXPECT_THAT(rates({{{0}, {0.2}}, {{0}, {1}}}), ElementsAre(near(1), near(0.8), 0));
+  EXPECT_THAT(rates({{{0}, {0.2}}, {{0}, {1}}}), ElementsAre(near(1), near(0.8)));
   EXPECT_THAT(rates({{{0}, {0.5}}, {{0}, {0.6}}, {{0}, {0.1}}}),
-              ElementsAre(near(0.9), near(0.75), near(1), 0));
+              ElementsAre(near(0.9), near(0.75), near(1)));
   // Host 0 is full at 0.5 each; what the first one leaves of host 1 goes to the third.
   EXPECT_THAT(rates({{{0, 1}, {0.6, 0.3}}, {{0}, {0.6}}, {{1}, {0.9}}}),
-              ElementsAre(near(0.5 / 0.6), near(0.5 / 0.6), near(0.75 / 0.9), 0));
+              ElementsAre(near(0.5 / 0.6), near(0.5 / 0.6), near(0.75 / 0.9)));
   EXPECT_THAT(rates({{{0, 1}, {0, 0}}, {{1}, {1}}, {{1}, {1}}}),
-              ElementsAre(1, near(0.5), near(0.5), 0));
+              ElementsAre(1, near(0.5), near(0.5)));
 }
 
 TEST(JobScheduleTest, a_lost_host_takes_an_epoch_with_it) {

@@ -323,7 +323,8 @@ TEST_F(PlanSpaceTest, TheBestPlanIsWhatAllChoicesSay) {
   PlanSpace space(topology_, model_, candidates, {32});
   PlanRequest request;
   request.options.evaluations = 2000;
-  const SearchResult found = search_plan(space, request);
+  const SearchResult found = find_plan(space, request);
+  require_memory(found);
   EXPECT_TRUE(found.complete);
   const Plan plan = make_plan(space, topology_, request, found);
   EXPECT_LT(plan.predicted_ms, plan.default_ms);
@@ -351,7 +352,6 @@ TEST_F(PlanSpaceTest, ProvesThatGradientsAreSummed) {
     const FactorPlan plan = space.gradient_sync(space.start());
     ASSERT_EQ(plan.weights.size(), static_cast<std::size_t>(weights));
     EXPECT_THAT(plan.summary, ::testing::HasSubstr(fmt::format("for 0 of {} weights", weights)));
-    EXPECT_NEAR(plan.seconds, plan.bound_s, 1e-9 * plan.seconds);
     EXPECT_THAT(plan.weights[0].sentence, ::testing::HasSubstr("all-reduce sends"));
   }
 }
@@ -362,7 +362,7 @@ TEST_F(PlanSpaceTest, PlansThatDoNotFitAreRefusedWithWhatIsMissing) {
   PlanSpace space(topology_, model_, candidates, {32});
   EXPECT_GT(space.evaluate(space.start()).missing_bytes, 0);
   try {
-    search_plan(space, {});
+    require_memory(find_plan(space, {}));
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("MB"));
@@ -384,7 +384,8 @@ TEST(CriticalPath, FollowsWhatWasWaitedFor) {
   Simulator simulator(topology);
   const TaskTimes& times = simulator.run(graph);
   EXPECT_THAT(critical_path(graph, times), ElementsAre(a, b, c));
-  const std::vector<PathShare> shares = path_shares(graph, times);
+  const SimulatedEpoch epoch{{}, graph, times};
+  const std::vector<PathShare> shares = path_shares({&epoch, 1});
   ASSERT_EQ(shares.size(), 3U);
   EXPECT_EQ(shares[0].what, "rank 1 spmm marginal");
   EXPECT_EQ(shares[0].seconds, 4);

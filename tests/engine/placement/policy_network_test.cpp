@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
 PolicyGraph example(std::uint64_t seed, int decision) {
-  const auto instance = random_instance(training_ranges(), seed);
+  const auto instance = random_instance(InstanceRanges{}, seed);
   PlanSpace& space = *instance->space;
   space.evaluate(space.start());
   const std::vector<int> start = space.start();
@@ -72,7 +72,7 @@ TEST(PolicyNetwork, GradientsAreThoseOfTheLoss) {
   int checked = 0;
   for (std::size_t p = 0; p < parameters.list().size(); ++p) {
     const Parameter& parameter = parameters.list()[p];
-    const std::int64_t count = parameter.rows * parameter.cols;
+    const std::int64_t count = parameter.rows * parameter.columns;
     double own = 0;
     for (std::int64_t k = 0; k < count; ++k) {
       own = std::max(own, std::abs(gradient[parameter.offset + k]));
@@ -109,7 +109,7 @@ TEST(PolicyNetwork, FloatIsAsDouble) {
 TEST(PolicyNetwork, DoesNotDependOnTheOrderOfOptions) {
   const PolicyGraph graph = example(3, 0);
   PolicyGraph swapped = graph;
-  const std::size_t columns = policy_node_features().size(), wide = policy_edge_features().size();
+  constexpr std::size_t columns = kPolicyNodeColumns, wide = kPolicyEdgeColumns;
   const std::int64_t a = graph.nodes - 1, b = graph.nodes - 2;
   std::swap_ranges(swapped.node_features.begin() + a * columns, swapped.node_features.end(),
                    swapped.node_features.begin() + b * columns);

@@ -26,7 +26,7 @@ TEST(SearchTarget, SharesFallByTheGapToTheBest) {
 }
 
 TEST(SelfPlay, AsksForEveryDecisionThatHasOptions) {
-  const auto instance = random_instance(training_ranges(), 7);
+  const auto instance = random_instance(InstanceRanges{}, 7);
   const PolicyTrainingOptions options{.evaluations = 60};
   const std::vector<PolicySample> samples = play(*instance->space, nullptr, options, 3);
   int open = 0;
@@ -44,7 +44,7 @@ TEST(SelfPlay, AsksForEveryDecisionThatHasOptions) {
 TEST(SelfPlay, TargetsOfASmallSpaceAreExact) {
   int compared = 0;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-    const auto instance = random_instance(training_ranges(), seed);
+    const auto instance = random_instance(InstanceRanges{}, seed);
     PlanSpace space(instance->topology, instance->model, instance->cuts, {32});
     double choices = 1;
     for (int d = 0; d < space.decisions(); ++d) choices *= space.options(d);
@@ -76,7 +76,7 @@ struct ToySample : PolicySample {
 std::vector<ToySample> toy_samples(std::uint64_t first, int instances) {
   std::vector<ToySample> samples;
   for (int k = 0; k < instances; ++k) {
-    const auto instance = random_instance(training_ranges(), first + static_cast<std::uint64_t>(k));
+    const auto instance = random_instance(InstanceRanges{}, first + static_cast<std::uint64_t>(k));
     PlanSpace& space = *instance->space;
     space.evaluate(space.start());
     ToySample sample;
@@ -144,7 +144,7 @@ TEST(PolicyTraining, IsDeterministicForASeed) {
 TEST(PolicyPrior, GuidesASearchWithinItsBudget) {
   PolicyNetwork network = shipped_policy();
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    const auto instance = random_instance(training_ranges(), seed);
+    const auto instance = random_instance(InstanceRanges{}, seed);
     const auto prior = policy_prior(*instance->space, network);
     const auto search = [&] {
       return atl::search("mcts", *instance->space,

@@ -294,8 +294,11 @@ std::vector<ModelCase> setups() {
     ModelConfig config;
     config.kind = kind;
     config.order = OrderChoice::kAggregateFirst;
-    if (can_recompute(
-            config.sized(kFeatures, kClasses, 2, EdgeArrays::kTypes, EdgeArrays::kColumns))) {
+    if (can_recompute(config.sized({.features = kFeatures,
+                                    .outputs = kClasses,
+                                    .relations = EdgeArrays::kTypes,
+                                    .edge_features = EdgeArrays::kColumns},
+                                   2))) {
       all.push_back({kind, Norm::kBatch, config.order, true, 0.4, 0, false, true, 1});
     }
     // Gradients change places more often.
@@ -440,7 +443,8 @@ TEST(Offloading, IsSpreadEvenlyAndFetchedAsFarAheadAsItWasStored) {
   model.hidden = 16;
   const auto lines = [&](int layers) {
     model.offloading = {layers};
-    const Program program = model_program(model.sized(8, 4, 1), Pass::kTraining);
+    const Program program =
+        model_program(model.sized({.features = 8, .outputs = 4}, 1), Pass::kTraining);
     std::vector<std::string> found;
     for (Value v = 0; v < program.size(); ++v) {
       const Operation& op = program.at(v);
@@ -472,7 +476,8 @@ TEST(Offloading, TakesLessMemoryOfDeepModels) {
   const auto layout = [&](const Offloading& offloading, const Dropping& dropping) {
     model.offloading = offloading;
     model.dropping = dropping;
-    const Program program = model_program(model.sized(8, 4, 1), Pass::kTraining);
+    const Program program =
+        model_program(model.sized({.features = 8, .outputs = 4}, 1), Pass::kTraining);
     return allocate(program, schedule(program), {.inner = 1000});
   };
   const std::int64_t one = 1000 * 32;
@@ -498,7 +503,8 @@ TEST(Dropping, TakesLessMemoryOfDeepModels) {
   model.hidden = 32;
   const auto elements = [&](const Dropping& dropping) {
     model.dropping = dropping;
-    const Program program = model_program(model.sized(8, 4, 1), Pass::kTraining);
+    const Program program =
+        model_program(model.sized({.features = 8, .outputs = 4}, 1), Pass::kTraining);
     return allocate(program, schedule(program), {.inner = 1000}).elements / (1000 * 32);
   };
   // A sum and an output of each layer; inputs of 15 runs and what one of them computes again;

@@ -49,8 +49,8 @@ TEST(Optimizer, StepsLikeAdamAndDecaysTheLayersAsked) {
     const auto backend = make_backend(name, {1, -1});
     const auto queue = backend->make_queue();
     ParameterStore parameters(DType::kF32);
-    const int first = parameters.declare("first", 0, 1, 1, Initialisation::kOnes);
-    const int second = parameters.declare("second", 1, 1, 1, Initialisation::kOnes);
+    const int first = parameters.declare({"first", 0, 1, 1, Initialisation::kOnes});
+    const int second = parameters.declare({"second", 1, 1, 1, Initialisation::kOnes});
     parameters.allocate(*backend, *queue, 1);
     OptimizerConfig config;
     config.learning_rate = 0.1;
@@ -86,7 +86,7 @@ TEST(Optimizer, AveragesTheWeightsOfItsSteps) {
     const auto backend = make_backend(name, {1, -1});
     const auto queue = backend->make_queue();
     ParameterStore parameters(DType::kF32);
-    parameters.declare("first", 0, 3, 5, Initialisation::kGlorotUniform);
+    parameters.declare({"first", 0, 3, 5, Initialisation::kGlorotUniform});
     parameters.allocate(*backend, *queue, 1);
     OptimizerConfig config;
     config.learning_rate = 0.1;
@@ -125,7 +125,7 @@ struct Stepped {
     const auto backend = make_backend("reference", {1, -1});
     const auto queue = backend->make_queue();
     for (const std::string& name : names) {
-      parameters.declare(name, 0, 1, 1, Initialisation::kOnes);
+      parameters.declare({name, 0, 1, 1, Initialisation::kOnes});
     }
     parameters.allocate(*backend, *queue, 1);
     Optimizer optimizer(config, parameters, *backend);
@@ -209,7 +209,8 @@ TEST(ParameterGroups, SayWhatIsWrongWithThem) {
 }
 
 TEST(ParameterGroups, RefuseWhatNamesNothing) {
-  const std::vector<Parameter> parameters{{.name = "layers.0.weight"}, {.name = "layers.0.bias"}};
+  const std::vector<Parameter> parameters{{{.name = "layers.0.weight"}},
+                                          {{.name = "layers.0.bias"}}};
   const auto message = [&](const std::string& text) -> std::string {
     try {
       groups_of(parameters, parameter_groups(text));

@@ -10,12 +10,12 @@ namespace {
 
 // Two layers of GraphSAGE in bf16, 13 columns behind 16.
 void declare_layers(ParameterStore& parameters) {
-  parameters.declare("0.weight", 0, 5, 16, Initialisation::kGlorotUniform);
-  parameters.declare("0.root", 0, 5, 16, Initialisation::kGlorotUniform);
-  parameters.declare("0.bias", 0, 1, 16, Initialisation::kOnes);
-  parameters.declare("1.weight", 1, 16, 13, Initialisation::kGlorotUniform);
-  parameters.declare("1.root", 1, 16, 13, Initialisation::kGlorotUniform);
-  parameters.declare("1.bias", 1, 1, 13, Initialisation::kOnes);
+  parameters.declare({"0.weight", 0, 5, 16, Initialisation::kGlorotUniform});
+  parameters.declare({"0.root", 0, 5, 16, Initialisation::kGlorotUniform});
+  parameters.declare({"0.bias", 0, 1, 16, Initialisation::kOnes});
+  parameters.declare({"1.weight", 1, 16, 13, Initialisation::kGlorotUniform});
+  parameters.declare({"1.root", 1, 16, 13, Initialisation::kGlorotUniform});
+  parameters.declare({"1.bias", 1, 1, 13, Initialisation::kOnes});
 }
 
 void expect_rounded(ParameterStore& parameters, bool padded) {

@@ -130,9 +130,7 @@ void compare_pairs(const ModelConfig& config) {
     const std::int64_t count = local.inner();
     const Program program = pair_program(config, Pass::kTraining);
     ParameterStore store(config.dtype);
-    for (const DeclaredParameter& p : program.parameters) {
-      store.declare(p.name, p.layer, p.rows, p.columns, p.initialisation);
-    }
+    for (const DeclaredParameter& p : program.parameters) store.declare(p);
     store.allocate(*rank.backend, *rank.queue, 1);
     Network scorer(program, pair_program(config, Pass::kEvaluation), {.dtype = config.dtype},
                    rank.self, store, count, {count, count});

@@ -119,8 +119,8 @@ StepOutcome run_engine(const OracleCase& c, const Way& way, const std::filesyste
         download_f32(rank.backend, rank.queue, parameters.gradients());
     for (const Parameter& p : parameters.list()) {
       oracle::Matrix& matrix = outcome.gradients[p.name] =
-          oracle::Matrix(static_cast<int>(p.rows), static_cast<int>(p.cols));
-      std::copy_n(gradients.begin() + p.offset, p.rows * p.cols, matrix.values.begin());
+          oracle::Matrix(static_cast<int>(p.rows), static_cast<int>(p.columns));
+      std::copy_n(gradients.begin() + p.offset, p.rows * p.columns, matrix.values.begin());
     }
   });
   return outcome;

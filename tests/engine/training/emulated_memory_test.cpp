@@ -13,8 +13,8 @@ TEST(DeviceMemoryOf, ParametersIsWhatTheyCount) {
       const auto backend = make_backend("cuda", {.device = 0});
       const auto queue = backend->make_queue();
       ParameterStore parameters(dtype, /*pads_operands=*/true);
-      parameters.declare("weight", 0, 20, cols, Initialisation::kGlorotUniform);
-      parameters.declare("bias", 0, 1, cols, Initialisation::kZeros);
+      parameters.declare({"weight", 0, 20, cols, Initialisation::kGlorotUniform});
+      parameters.declare({"bias", 0, 1, cols, Initialisation::kZeros});
       const std::int64_t before = backend->available_bytes();
       parameters.allocate(*backend, *queue, 1);
       EXPECT_EQ(before - backend->available_bytes(), parameters.bytes())

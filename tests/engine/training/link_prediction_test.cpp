@@ -237,12 +237,10 @@ LossAndGradient by_ranks(const fs::path& dataset, int ranks, const TrainOptions&
     RankJob job(transport, dataset, partition, options);
     const Rank& rank = job.trainer().rank();
     const std::span<const GlobalId> ids = job.data().graph().inner_ids;
-    const ModelConfig model = options.model.sized(3, kWidth, 1);
+    const ModelConfig model = options.model.sized({.features = 3, .outputs = kWidth}, 1);
     const Program program = model_program(model, Pass::kEvaluation);
     ParameterStore store(DType::kF32);
-    for (const DeclaredParameter& p : program.parameters) {
-      store.declare(p.name, p.layer, p.rows, p.columns, p.initialisation, p.stacked, p.start);
-    }
+    for (const DeclaredParameter& p : program.parameters) store.declare(p);
     store.allocate(rank.backend, rank.queue, 1);
     const int first = static_cast<int>(program.parameters.size()) - 2 * model.decoder_layers;
     if (decoder != nullptr) {

@@ -7,7 +7,6 @@
 
 #include "engine/models/convolutions.hpp"
 #include "engine/models/model_options.hpp"
-#include "engine/training/training_run.hpp"
 
 namespace atl {
 namespace {
@@ -121,7 +120,7 @@ TEST(TrainOptionTable, PlansAreMadeForTheModel) {
 }
 
 TEST(ModelOptions, TracesGiveTheModelBack) {
-  ModelConfig model = small_sage().sized(30, 4, 1);
+  ModelConfig model = small_sage().sized({.features = 30, .outputs = 4}, 1);
   model.input_dropout = 0.25;
   model.norm = Norm::kLayer;
   const Json json = trace_json(model);
@@ -133,9 +132,9 @@ TEST(ModelOptions, TracesGiveTheModelBack) {
 
 TEST(ModelOptions, RecomputationOfAllIsKnownOnceRanksAre) {
   ModelConfig model;
-  EXPECT_FALSE(model.sized(3, 4, 2).recomputation.any());
+  EXPECT_FALSE(model.sized({.features = 3, .outputs = 4}, 2).recomputation.any());
   model.recompute_all = true;
-  const ModelConfig sized = model.sized(3, 4, 2);
+  const ModelConfig sized = model.sized({.features = 3, .outputs = 4}, 2);
   EXPECT_EQ(sized.recomputation, Recomputation::of_all_pairs(2));
   EXPECT_EQ(sized.features, 3);
   EXPECT_EQ(sized.outputs, 4);
@@ -146,8 +145,7 @@ ModelConfig model_with_types(const std::string& kind) {
   model.kind = kind;
   model.layers = 2;
   model.hidden = 8;
-  return model.sized(/*feature_columns=*/5, /*logits=*/6, /*ranks=*/1, /*edge_types=*/3,
-                     /*edge_columns=*/2);
+  return model.sized({.features = 5, .outputs = 6, .relations = 3, .edge_features = 2}, 1);
 }
 
 // The models that differ from `model` in nothing but an option.

@@ -5,6 +5,7 @@
 #include "engine/exchange/messages/message_layout.hpp"
 #include "tests/engine/exchange/messages/adaptive_setup.hpp"
 #include "tests/engine/exchange/messages/dense_alpha.hpp"
+#include "tests/engine/exchange/messages/message_bytes.hpp"
 #include "tests/support/require_device.hpp"
 
 namespace atl {

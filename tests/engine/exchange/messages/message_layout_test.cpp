@@ -6,6 +6,8 @@
 #include <numeric>
 #include <random>
 
+#include "tests/engine/exchange/messages/message_bytes.hpp"
+
 namespace atl {
 namespace {
 

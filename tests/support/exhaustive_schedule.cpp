@@ -1,4 +1,6 @@
 // Branch and bound over the targets that a policy could decide.
+#include "tests/support/exhaustive_schedule.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -34,7 +36,7 @@ class Decisions {
         outlook_(moment, speeds),
         elastic_(elastic),
         free_(moment.hosts),
-        targets_(outlook_.no_targets()),
+        targets_(moment.jobs.size()),
         jobs_on_(moment.hosts.size()) {
     for (int job = 0; job < std::ssize(moment.states); ++job) {
       const std::optional<JobPlacement>& here = moment.states[job].placement;
