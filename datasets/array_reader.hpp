@@ -62,8 +62,8 @@ class ArrayReader {
   std::vector<std::byte> buffer_;
 };
 
-// Hands every element, converted to T, and its place to `check` until that says no. Whether it
-// never did; the reader is finished then.
+// Hands every element, converted to T, and its place to `check` until that says no. Finishes the
+// reader and returns true where it never does.
 template <typename T, typename Check>
 bool all_values(ArrayReader& reader, const Check& check) {
   constexpr std::int64_t kAtATime = std::int64_t{1} << 15U;

@@ -149,9 +149,8 @@ void NamedArrays::require_columns_read() const {
     fail_option("--id-column {}: {} has no text of nodes, such as labels.csv", columns_.id,
                 source_.string());
   }
-  const bool labels = std::ranges::any_of(tables_, [](const auto& table) {
-    return table_kind(table.first) == TableKind::kLabels;
-  });
+  const bool labels = std::ranges::any_of(
+      tables_, [](const auto& table) { return table_kind(table.first) == TableKind::kLabels; });
   if (!columns_.label.empty() && !labels) {
     fail_option("--label-column {}: {} has no text of labels, such as labels.csv", columns_.label,
                 source_.string());

@@ -30,7 +30,7 @@ std::string in_quotes(std::string_view text) {
   const auto continues = [&](std::size_t at) { return (text[at] & 0xC0) == 0x80; };
   std::size_t end = std::min(text.size(), kShown);
   while (end < text.size() && end > kShown - kLongestCharacter && continues(end)) --end;
-  return "'" + printable(text.substr(0, end)) + (end < text.size() ? "...'" : "'");
+  return fmt::format("'{}{}'", printable(text.substr(0, end)), end < text.size() ? "..." : "");
 }
 
 bool is_comment(std::string_view line) {

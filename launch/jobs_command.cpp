@@ -86,10 +86,11 @@ void check_options_of(std::span<const ListedJob> jobs, const ListArguments& argu
 // Prints the commands of what is left.
 void print_commands(std::span<const ListedJob> jobs, const fs::path& out,
                     const std::string& program) {
+  DatasetChecksums checksums;
   for (const ListedJob& job : jobs) {
     const JobFolder folder(job, out);
-    const bool starts_anew = folder.other_command().has_value();
-    if (!starts_anew && folder.summary()) continue;
+    const bool starts_anew = folder.difference(checksums).has_value();
+    if (!starts_anew && folder.result()) continue;
     std::vector<std::string> words = command_of(job, out, program);
     if (starts_anew) words.back() = "--overwrite";
     print("{}\n", shell_line(words));
@@ -137,9 +138,10 @@ int run_jobs(const JobsRunArguments& arguments) {
   if (runner.take_lock()) {
     // Once more: it may have waited for another list.
     if (!arguments.replace) require_unchanged(jobs, out);
+    DatasetChecksums checksums;
     for (const ListedJob& job : jobs) {
       const JobFolder folder(job, out);
-      if (folder.other_command()) fs::remove_all(folder.path());
+      if (folder.difference(checksums)) fs::remove_all(folder.path());
     }
     runner.run(jobs);
   }
@@ -150,7 +152,7 @@ void print_table(const JobsTableArguments& arguments) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   if (!arguments.json.empty()) check_result_file(arguments.json, "--json");
   const std::vector<ListedJob> jobs = read_job_list(arguments.file, arguments.groups);
-  require_unchanged(jobs, arguments.out);
+  require_same_commands(jobs, arguments.out);
   if (!fs::is_directory(arguments.out)) fail_option("--out {}: no such folder", arguments.out);
   const std::vector<GroupResults> groups = compare_jobs(jobs, arguments.out, arguments.baseline);
   print_lines(to_markdown(groups));

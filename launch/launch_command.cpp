@@ -10,10 +10,13 @@
 #include "base/error.hpp"
 #include "base/host.hpp"
 #include "base/text.hpp"
+#include "datasets/dataset.hpp"
 #include "engine/comm/mpi_library.hpp"
 #include "engine/comm/transport.hpp"
+#include "engine/training/run_folder.hpp"
 #include "launch/command.hpp"
 #include "launch/help_group.hpp"
+#include "launch/job_start.hpp"
 #include "launch/supervisor/supervisor.hpp"
 #include "launch/train_check.hpp"
 #include "launch/train_flags.hpp"
@@ -33,7 +36,9 @@ struct LaunchArguments {
 // Facts for the supervisor in the words behind --.
 struct Training {
   std::filesystem::path run_dir;
+  std::filesystem::path dataset;
   bool has_plan = false;
+  bool is_fresh = false;                     // neither --resume nor --overwrite
   std::vector<std::string> partition_words;  // "partition DATASET", how it is cut, "--parts"
 };
 
@@ -66,7 +71,9 @@ Training check_training(const std::vector<std::string>& words) {
         "launch: --transport local behind --: ranks are processes here; allowed are auto, "
         "mpi, nccl");
   }
-  return {run_dir, train.is_given("--plan"), partition_words_of(train.command())};
+  const bool is_fresh = !train.is_given("--resume") && !train.is_given("--overwrite");
+  return {run_dir, train.value("dataset"), train.is_given("--plan"), is_fresh,
+          partition_words_of(train.command())};
 }
 
 // Prepares the cuts of --spare-partitions, as far as the job could come to need them.
@@ -77,6 +84,12 @@ void prepare_cuts(const LaunchArguments& arguments, const Training& training, Su
     fail_option("--spare-partitions: --plan behind -- is for one number of ranks and its own cut");
   }
   const int ranks = static_cast<int>(job.launcher.hosts.size()) * job.launcher.ranks_per_host;
+  if (ranks - 1 < std::max(job.min_ranks, 2)) {
+    fail_option(
+        "--spare-partitions {}: the job begins with {} rank{}, and --min-ranks is {}, so it has "
+        "none to spare; leave it out",
+        fmt::join(job.spare_partitions, ","), ranks, ranks == 1 ? "" : "s", job.min_ranks);
+  }
   for (const int parts : job.spare_partitions) {
     if (parts < std::max(job.min_ranks, 2) || parts >= ranks) {
       fail_option(
@@ -114,6 +127,52 @@ void take_allocation(SupervisedJob& job, bool has_ranks) {
   job.agent = "srun --overlap --quiet --mpi=none --nodes=1 --ntasks=1 --nodelist";
 }
 
+// Refuses what ranks would refuse one by one, or not at all.
+void check_hosts(const SupervisedJob& job) {
+  const std::vector<std::string>& hosts = job.launcher.hosts;
+  for (const std::string& host : hosts) {
+    if (std::ranges::count(hosts, host) == 1) continue;
+    fail_option(
+        "--hosts {}: has {} twice; name each host once, and say by --ranks-per-host how many ranks "
+        "it gets",
+        fmt::join(hosts, ","), host);
+  }
+  for (const std::string& host : job.spares) {
+    const bool is_host = std::ranges::count(hosts, host) > 0;
+    if (!is_host && std::ranges::count(job.spares, host) == 1) continue;
+    fail_option("--spare {}: has {} {}; allowed are hosts that are named once",
+                fmt::join(job.spares, ","), host,
+                is_host ? "of --hosts " + fmt::format("{}", fmt::join(hosts, ",")) : "twice");
+  }
+  const auto ranks = std::ssize(hosts) * job.launcher.ranks_per_host;
+  if (job.min_ranks <= ranks) return;
+  fail_option("--min-ranks {}: {} host{} with --ranks-per-host {} {} {} ranks; allowed are 1 to {}",
+              job.min_ranks, hosts.size(), hosts.size() == 1 ? "" : "s",
+              job.launcher.ranks_per_host, hosts.size() == 1 ? "has" : "have", ranks, ranks);
+}
+
+// The same for the folders behind --.
+void check_folders(const Training& training, const SupervisedJob& job) {
+  if (training.is_fresh && holds_run(training.run_dir)) {
+    fail_option(
+        "launch: behind --: --run-dir {}: holds a run already; add --resume to go on with it or "
+        "--overwrite to start anew, or choose another folder",
+        training.run_dir.string());
+  }
+  // Other hosts may have the dataset where this one has nothing.
+  const std::vector<std::string>& hosts = job.launcher.hosts;
+  if (std::ranges::all_of(hosts, is_here)) read_dataset_json(training.dataset);
+  const int per_host = job.launcher.ranks_per_host;
+  TransportOptions transport;
+  transport.ranks = static_cast<int>(hosts.size()) * per_host;
+  try {
+    require_node_per_rank(transport, training.dataset);
+  } catch (const Error& error) {
+    fail(error.kind(), "launch: --ranks-per-host {} on {} host{}: as with {}", per_host,
+         hosts.size(), hosts.size() == 1 ? "" : "s", error.what());
+  }
+}
+
 void check_mpi_library() {
   const MpiFacts mpi = find_mpi();
   if (mpi.version.empty()) {
@@ -141,8 +200,10 @@ int run_launch(LaunchArguments& arguments) {
   take_allocation(job, arguments.has_ranks());
   job.regrow_seconds = parse_duration(arguments.regrow_every).value_or(0);
   if (job.launcher.hosts.empty()) job.launcher.hosts = {"localhost"};
+  check_hosts(job);
   job.program = this_program();
   prepare_cuts(arguments, training, job);
+  check_folders(training, job);
   return Supervisor(job).run();
 }
 

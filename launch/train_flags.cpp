@@ -77,7 +77,7 @@ std::vector<GivenOption> wanted_options(const CLI::App& command) {
     if (option == nullptr || option->empty()) continue;
     const std::string value = option->results().back();
     const bool says_something = !mode_is_typed && value != option->get_default_str();
-    if (is_typed(*option) || says_something) wanted.push_back({row.name, value});
+    if (is_typed(*option) || says_something) wanted.push_back({row.name, value, is_typed(*option)});
   }
   return wanted;
 }

@@ -83,6 +83,17 @@ bool matters(const std::vector<int>& islands) {
   return islands.size() > 1 && std::ranges::any_of(islands, [](int size) { return size > 1; });
 }
 
+// METIS computes with floats; smaller shares are those of no machine beside another.
+void check_weights(const std::vector<double>& weights, int parts) {
+  normalised_shares(weights, parts);
+  constexpr double kMostRatio = 1e6;
+  if (weights.empty()) return;
+  const auto [least, most] = std::ranges::minmax(weights);
+  if (most <= kMostRatio * least) return;
+  fail_option("--weights: {} and {} found; the largest may be {} times the smallest", least, most,
+              kMostRatio);
+}
+
 void check_islands(const std::vector<int>& islands, int parts) {
   if (islands.empty()) return;
   const auto sum = std::accumulate(islands.begin(), islands.end(), std::int64_t{0});
@@ -169,6 +180,10 @@ std::vector<double> normalised_shares(const std::vector<double>& weights, int pa
     }
   }
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (!std::isfinite(sum)) {
+    fail_option("--weights: {} found, whose sum is no number; divide all of them by the largest",
+                fmt::join(weights, ","));
+  }
   std::vector<double> shares;
   for (const double weight : weights) shares.push_back(weight / sum);
   return shares;
@@ -250,7 +265,7 @@ void check_partition_options(std::int64_t nodes, int parts, const PartitionOptio
   }
   check_partition_method(options.method);
   check_parts_file(options, parts);
-  normalised_shares(options.weights, parts);
+  check_weights(options.weights, parts);
   check_islands(options.islands, parts);
   check_part_order(options.part_order, parts);
   if (!(options.marginal_cost >= 0 && options.marginal_cost <= kMostMarginalCost)) {

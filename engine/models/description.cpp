@@ -8,6 +8,7 @@
 
 #include "base/config_text.hpp"
 #include "engine/models/convolutions.hpp"
+#include "engine/models/model_options.hpp"
 
 namespace atl {
 
@@ -118,6 +119,28 @@ Json fields_json(const OptionTable<Config>& table, const Config& config) {
   return json;
 }
 
+// A key that is given and read by nobody would be a mistake that nothing shows.
+void require_readers(const Json& entry, const std::string& place) {
+  LayerEntry read;
+  read_fields(layer_fields(), entry, place, read);
+  const LayerDescription& layer = read.layer;
+  const ConvolutionKind& kind = convolution_named(layer.convolution);
+  for (const auto& [key, value] : entry.items()) {
+    if (!is_for_others(kind, key)) continue;
+    fail_option("{}: '{}': {} has no use for it; leave it out", place, key, kind.name);
+  }
+  for (const auto& [key, reader] :
+       {std::pair{"temperature", Aggregator::kSoftmax}, {"aggregator-power", Aggregator::kPower}}) {
+    if (!entry.contains(key) || layer.aggregator == reader) continue;
+    fail_option("{}: '{}': only aggregator = \"{}\" reads it; found \"{}\"", place, key,
+                to_string(reader), to_string(layer.aggregator));
+  }
+  if (entry.contains("skip-from") && layer.skip == Skip::kNone) {
+    fail_option("{}: 'skip-from': nothing is added without skip = \"identity\" or \"linear\"",
+                place);
+  }
+}
+
 // TOML as JSON; dates and times as text.
 Json to_json(const toml::node& node) {
   Json json;
@@ -147,6 +170,10 @@ std::string read_model_file(const std::filesystem::path& path) {
   const std::string file = path.string();
   const Json json = to_json(parse_config(read_config_text(path), file));
   parse_description(json, file);
+  // Not of models that were trained before: they are what they were.
+  for (std::size_t i = 0; i < json.at("layer").size(); ++i) {
+    require_readers(json.at("layer")[i], fmt::format("{}: [[layer]] {}", file, i + 1));
+  }
   return json.dump();
 }
 

@@ -131,8 +131,9 @@ class Writer {
                                                       : config_.outputs;
     const bool norm_before = layer.norm_place == NormPlace::kBefore;
     const Value x = norm_before ? activated(x_, layer) : x_;
-    Value y = kind.make(builder_, {x, kind.reads_first ? stretch_first_ : kNoValue, number_,
-                                   columns, config_.relations, config_.edge_features, layer});
+    Value y = convolved(kind, l,
+                        {x, kind.reads_first ? stretch_first_ : kNoValue, number_, columns,
+                         config_.relations, config_.edge_features, layer});
     // Functions of a user's own program may do anything.
     if (!builder_.is_in_layer(l)) {
       fail_option(
@@ -162,6 +163,16 @@ class Writer {
     }
     builder_.end_layer(x_);
     outputs_.push_back(x_);
+  }
+
+  // Errors name an option, which in a file any layer may have.
+  Value convolved(const ConvolutionKind& kind, std::size_t l, const ConvolutionInput& input) {
+    try {
+      return kind.make(builder_, input);
+    } catch (const Error& error) {
+      if (config_.description.empty()) throw;
+      fail(error.kind(), "model file: {}: {}", name_of(l), error.what());
+    }
   }
 
   std::string name_of(std::size_t l) const {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/memory.hpp"
-#include "engine/models/convolutions.hpp"
 
 namespace atl {
 
@@ -66,13 +65,15 @@ std::vector<std::string> readers_of(const std::string& option) {
   return readers;
 }
 
-// Convolutions of a user's own program may read what they like, unless they say what that is.
 bool has_no_use_for(const ConvolutionKind& kind, const std::string& option) {
-  if (std::ranges::count(kind.lacks, option) > 0) return true;
-  return kind.reads && std::ranges::count(*kind.reads, option) == 0 && !readers_of(option).empty();
+  return std::ranges::count(kind.lacks, option) > 0 || is_for_others(kind, option);
 }
 
 }  // namespace
+
+bool is_for_others(const ConvolutionKind& kind, const std::string& option) {
+  return kind.reads && std::ranges::count(*kind.reads, option) == 0 && !readers_of(option).empty();
+}
 
 const OptionTable<ModelConfig>& model_options() {
   static const OptionTable<ModelConfig> table = [] {

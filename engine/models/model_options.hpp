@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/option.hpp"
+#include "engine/models/convolutions.hpp"
 #include "engine/models/model.hpp"
 
 namespace atl {
@@ -11,6 +12,9 @@ namespace atl {
 const OptionTable<ModelConfig>& model_options();
 // Throws Error{kOption} for options that contradict each other.
 void check_model_options(const ModelConfig& model);
+// Whether only other convolutions read an option of layers. Convolutions of a user's own program
+// may read what they like, unless they say what that is.
+bool is_for_others(const ConvolutionKind& kind, const std::string& option);
 // How: storage and algebra.
 const OptionTable<ModelConfig>& computation_options();
 

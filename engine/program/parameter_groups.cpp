@@ -43,7 +43,12 @@ std::string read_setting(std::string_view setting, ParameterGroup& group) {
     return fmt::format("'{}' in the group '{}'; allowed is a number {}", setting, group.pattern,
                        is_rate ? "above 0" : "of at least 0");
   }
-  (is_rate ? group.learning_rate : group.weight_decay) = *number;
+  std::optional<double>& setting_of_group = is_rate ? group.learning_rate : group.weight_decay;
+  if (setting_of_group) {
+    return fmt::format("'{}' in the group '{}', which has {}={} already; allowed is {} once",
+                       setting, group.pattern, key, *setting_of_group, key);
+  }
+  setting_of_group = *number;
   return "";
 }
 

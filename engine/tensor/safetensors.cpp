@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
+#include <vector>
 
 #include "base/checksum.hpp"
 #include "base/files.hpp"
@@ -44,6 +46,34 @@ NamedTensor read_tensor(const Json& entry, std::span<const std::byte> data,
   const auto bytes = data.subspan(offsets[0], expected);
   tensor.bytes.assign(bytes.begin(), bytes.end());
   return tensor;
+}
+
+// Where a tensor lies in the data.
+struct DataRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::string name;
+};
+
+void require_no_gaps(std::vector<DataRange> ranges, std::int64_t size,
+                     const std::filesystem::path& path) {
+  // Empty ones come before those that begin at the same place.
+  std::ranges::sort(ranges, {},
+                    [](const DataRange& range) { return std::tie(range.begin, range.end); });
+  std::int64_t end = 0;
+  for (const DataRange& range : ranges) {
+    if (range.begin != end) {
+      fail_input(
+          "{}, tensor '{}': its data begin at byte {}, but those before it end at byte {}; allowed "
+          "are neither gaps nor overlaps",
+          path.string(), range.name, range.begin, end);
+    }
+    end = range.end;
+  }
+  if (end != size) {
+    fail_input("{}: its tensors end at byte {} of {} bytes of data; allowed are no gaps",
+               path.string(), end, size);
+  }
 }
 
 constexpr const char* kChecksum = "checksum";
@@ -137,17 +167,15 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> bytes,
   const auto stated = file.metadata.find(kChecksum);
   if (stated != file.metadata.end()) verify_checksum(bytes, text, stated->second, path);
   const auto data = bytes.subspan(8 + length);
-  std::size_t covered = 0;
+  std::vector<DataRange> ranges;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     file.tensors[name] = read_tensor(entry, data, path, name);
-    covered += file.tensors[name].bytes.size();
+    const auto begin = entry.at("data_offsets").at(0).get<std::int64_t>();
+    ranges.push_back(
+        {begin, begin + static_cast<std::int64_t>(file.tensors[name].bytes.size()), name});
   }
-  // Ranges that fit and add up to less or more leave gaps or overlap.
-  if (covered != data.size()) {
-    fail_input("{}: its tensors hold {} bytes, the file has {}: gaps or overlaps", path.string(),
-               covered, data.size());
-  }
+  require_no_gaps(std::move(ranges), static_cast<std::int64_t>(data.size()), path);
   return file;
 }
 

@@ -110,6 +110,9 @@ std::vector<std::pair<std::string, bool>> metric_directions() {
   return all;
 }
 bool is_share(Metric metric) { return row_of(metric).is_share; }
+bool is_at_most_one(Metric metric) {
+  return metric.kind != MetricKind::kOwn && !lower_is_better(metric);
+}
 
 std::vector<Metric> metrics_of(Task task, const std::string& hits_at) {
   using enum MetricKind;

@@ -54,6 +54,8 @@ bool lower_is_better(Metric metric);
 std::vector<std::pair<std::string, bool>> metric_directions();
 // A fraction in 0 .. 1, which may be shown in percent.
 bool is_share(Metric metric);
+// No score is above 1. Atoll doesn't know that of the program's own.
+bool is_at_most_one(Metric metric);
 
 // All that the task has of Atoll's, the one by which it is judged unless another is asked for
 // first. `hits_at` is read for links, see link_metrics().

@@ -457,16 +457,53 @@ Table make_table() {
 }
 
 // Options that change nothing but in some exchange modes, or with some --bits.
-constexpr std::array<std::string_view, 9> kOfModes = {"rate",
-                                                      "every",
-                                                      "stagger",
-                                                      "bound",
-                                                      "oldest",
-                                                      "drift-limit",
-                                                      "staleness-weight",
-                                                      "shift",
-                                                      "synchronous-every"};
+constexpr std::array<std::string_view, 10> kOfModes = {"bits",        "rate",
+                                                       "every",       "stagger",
+                                                       "bound",       "oldest",
+                                                       "drift-limit", "staleness-weight",
+                                                       "shift",       "synchronous-every"};
 constexpr std::array<std::string_view, 3> kOfBits = {"reassign-every", "lambda", "sensitivity"};
+
+// Options that change nothing unless another one has certain values.
+struct Dependence {
+  std::string_view option;
+  std::string_view other;
+  const char* values;
+  bool (*counts)(const OptimizerConfig& optimizer);
+};
+bool has_steps(const OptimizerConfig& optimizer) {
+  return optimizer.schedule == LearningRateSchedule::kStep;
+}
+// Parameter groups say which layers they are of by themselves.
+bool has_layers_that_decay(const OptimizerConfig& optimizer) {
+  return optimizer.weight_decay > 0 || !optimizer.decay_first_layer_only;
+}
+constexpr std::array kDependences = {
+    Dependence{"lr-step-epochs", "lr-schedule", "step", has_steps},
+    Dependence{"lr-step-factor", "lr-schedule", "step", has_steps},
+    Dependence{"weight-decay-layers", "weight-decay", "numbers above 0", has_layers_that_decay}};
+
+// 32 bits are those that exact messages have.
+bool is_as_stored(const GivenOption& option) {
+  if (option.name != "bits") return false;
+  const std::vector<int> widths = parse_bits(option.value).widths;
+  return !widths.empty() && std::ranges::all_of(widths, [](int width) { return width == 32; });
+}
+
+void require_other(const Dependence& dependence, const GivenOption& option,
+                   std::span<const GivenOption> given, std::span<const TrainOptions> runs) {
+  const auto counts = [&](const TrainOptions& run) { return dependence.counts(run.optimizer); };
+  if (std::ranges::any_of(runs, counts)) return;
+  // The file's option goes with the value of the other one that the file had.
+  const bool is_overruled =
+      !option.typed && std::ranges::count(given, dependence.other, &GivenOption::name) > 0;
+  if (is_overruled) return;
+  const Json other =
+      option_json(option_named(train_options(), std::string(dependence.other)), runs.front());
+  fail_option("--{} {}: has no effect with --{} {}; it is for --{} {}", option.name, option.value,
+              dependence.other, other.is_string() ? other.get<std::string>() : other.dump(),
+              dependence.other, dependence.values);
+}
 
 // The modes, each as it usually is, or the choices of bits with which the option counts.
 std::vector<std::string> where_it_counts(const TrainRow& row, bool of_modes) {
@@ -542,6 +579,9 @@ void read_exchange_json(const Json& json, const std::filesystem::path& place,
 void require_effect(std::span<const GivenOption> given, std::span<const TrainOptions> runs,
                     const std::string& choice) {
   for (const GivenOption& option : given) {
+    const auto dependence = std::ranges::find(kDependences, option.name, &Dependence::option);
+    if (dependence != kDependences.end()) require_other(*dependence, option, given, runs);
+    if (is_as_stored(option)) continue;
     const bool of_modes = std::ranges::count(kOfModes, option.name) > 0;
     if (!of_modes && std::ranges::count(kOfBits, option.name) == 0) continue;
     const TrainRow& row = option_named(train_options(), option.name);

@@ -32,9 +32,11 @@ void read_exchange_json(const Json& json, const std::filesystem::path& place,
 struct GivenOption {
   std::string name;
   std::string value;
+  bool typed = false;  // on the command line; otherwise a file may say it
 };
 // Throws Error{kOption} for one that is of other exchange modes, or of other --bits, than any of
-// `runs` has. choice: how they were chosen, as "--exchange exact".
+// `runs` has, and for one that needs a value of another option that none has. choice: how the modes
+// were chosen, as "--exchange exact". `runs` is not empty.
 void require_effect(std::span<const GivenOption> given, std::span<const TrainOptions> runs,
                     const std::string& choice);
 

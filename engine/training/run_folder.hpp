@@ -21,7 +21,7 @@ inline constexpr const char* kModelFileName = "model.toml";
 // The options that the run was given, and every option of it, defaults included.
 inline constexpr const char* kConfigName = "config.toml";
 inline constexpr const char* kResolvedConfigName = "config.resolved.toml";
-// The result; only a complete run has one.
+// The result; only a run that is complete, or can't go on since it has diverged, has one.
 inline constexpr const char* kSummaryName = "summary.json";
 // Events of a run under `atoll launch`, a JSON object per line.
 inline constexpr const char* kEventsName = "events.jsonl";

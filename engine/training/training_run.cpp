@@ -39,6 +39,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kReplace = Json::error_handler_t::replace;
 
 constexpr const char* kMaxTime = "--max-time";
+constexpr const char* kDivergence = "divergence";
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -85,6 +86,12 @@ class Run {
     if (options_.target.score && !judge_.reason().empty()) {
       fail_option("--target {}: {}; allowed is none", to_string(options_.target),
                   judge_.undefined());
+    }
+    if (options_.target.score && *options_.target.score > 1 && is_at_most_one(trainer().metric())) {
+      fail_option(
+          "--target {}: {} is at most 1, so no epoch reaches that; allowed are scores up to 1 "
+          "(0.75 is 75 percent), and none",
+          to_string(options_.target), shown_name(trainer().metric()));
     }
     if (!options_.warm_start.empty()) {
       fingerprint_[kWarmStart] = warm_start_checksum(options_.warm_start, transport_);
@@ -243,7 +250,8 @@ class Run {
     if (transport_.rank() == 0) log::info("starting with the weights of {}", place);
   }
 
-  // The figures of epochs that an interrupted run has left.
+  // The figures of epochs that an interrupted run has left: all of them on the rank that has its
+  // folder, and the losses on every rank, which all judge by them.
   void recall(const std::vector<Json>& lines) {
     for (const Json& line : lines) {
       const auto number = [&](const char* field) {
@@ -256,6 +264,11 @@ class Run {
       if (const double bytes = number("bytes_sent"); std::isfinite(bytes)) bytes_.push_back(bytes);
       messages_.add(line.value("assignment", Json()));
     }
+    double losses[] = {loss_, first_loss_};
+    transport_.broadcast(std::as_writable_bytes(std::span(losses)), 0,
+                         {"losses of earlier epochs"});
+    loss_ = losses[0];
+    first_loss_ = losses[1];
   }
 
   bool ended_by_signal() const { return signal_of(stopped_by_) != 0; }
@@ -294,6 +307,7 @@ class Run {
     EpochResult result = job_.run_epoch(epoch, [this] { return wishes(); });
     keep_calibration();
     if (!std::isfinite(result.loss)) {
+      leave_best_epoch();  // on all ranks, whose loss this is
       fail(ErrorKind::kDiverged,
            "epoch {}: the loss is {}: the run has diverged; lower --lr, or check the "
            "features for huge values (atoll info --validate)",
@@ -336,7 +350,12 @@ class Run {
 
   Metrics evaluate(int epoch) {
     // Rows of nodes are on one rank only.
-    on_all_ranks(transport_, [&] { trainer().require_finite_parameters(epoch); });
+    try {
+      on_all_ranks(transport_, [&] { trainer().require_finite_parameters(epoch); });
+    } catch (const Error& error) {  // the same on all ranks
+      if (error.kind() == ErrorKind::kDiverged) leave_best_epoch();
+      throw;
+    }
     Metrics metrics = trainer().evaluate(epoch);
     keep_best(epoch, metrics);
     // Metrics, and with them the count, are those of all ranks.
@@ -470,6 +489,16 @@ class Run {
     weights.metadata["atoll"] =
         model_metadata(trainer(), fingerprint_, best_.epoch).dump(-1, ' ', false, kReplace);
     folder_.write("model.safetensors", to_safetensors(weights));
+  }
+
+  // The result of a run that can't go on: the epochs before are as good as they were.
+  void leave_best_epoch() {
+    if (best_.epoch == 0) return;  // nothing was evaluated yet
+    stopped_by_ = kDivergence;
+    on_all_ranks(transport_, [&] { write_model(); });
+    Json summary = make_summary();
+    summary["diverged"] = true;
+    on_all_ranks(transport_, [&] { folder_.write(kSummaryName, readable_json(summary) + "\n"); });
   }
 
   Json make_summary() const {

@@ -36,7 +36,8 @@ struct RunDescription {
 // or --max-time, end the run after the epoch: `stopped_by` says so, checkpoint and best model are
 // written. After a signal, nothing is evaluated (the resumed run does it), and there is no
 // summary.json, which is that of a complete run. `diverged`: the loss ends far above where it
-// began. Throws Error{kDiverged} where it is no number. Collective.
+// began. Throws Error{kDiverged} where it is no number; model and summary.json are those of the
+// best epoch before, if one was evaluated. Collective.
 Json train(const TrainOptions& options, const RunDescription& description, RankJob& job,
            Transport& transport, RunFolder& folder);
 

@@ -1,7 +1,9 @@
 // Rows of a sparse operator in chunks of about equal cost.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <ranges>
 #include <span>
 
 #include "kernels/views.hpp"
@@ -19,17 +21,10 @@ inline std::int64_t cost_of_rows(std::span<const std::int64_t> row_ptr, RowRange
 // The first of `rows` before which the rows cost so much.
 inline std::int64_t row_at_cost(std::span<const std::int64_t> row_ptr, RowRange rows,
                                 std::int64_t cost) {
-  std::int64_t low = rows.begin;
-  std::int64_t high = rows.end;
-  while (low < high) {
-    const std::int64_t middle = (low + high) / 2;
-    if (cost_of_rows(row_ptr, {rows.begin, middle}) < cost) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  const auto costs_less = [&](std::int64_t row) {
+    return cost_of_rows(row_ptr, {rows.begin, row}) < cost;
+  };
+  return *std::ranges::partition_point(std::views::iota(rows.begin, rows.end), costs_less);
 }
 
 // The rows whose costs, added up from rows.begin on, end in `costs`: such chunks that cover [0,

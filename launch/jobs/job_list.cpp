@@ -118,7 +118,8 @@ std::map<std::string, std::optional<std::string>> options_of(const Settings& set
 }
 
 constexpr const char* kSeedsAllowed =
-    "allowed are numbers and ranges such as \"1-100\", \"1,3,7-9\" or [1, 2]";
+    "allowed are numbers and ranges such as \"1-100\", \"1,3,7-9\" or [1, 2], of seeds from 0 to "
+    "9223372036854775807";
 
 std::string_view trimmed(std::string_view text) {
   while (text.starts_with(' ')) text.remove_prefix(1);
@@ -143,7 +144,8 @@ void add_seeds(std::string_view item, const std::string& place, std::vector<std:
     fail_option("{}: '{}' makes more than {} seeds, the most that are allowed", place,
                 trimmed(item), kMostJobs);
   }
-  for (std::int64_t seed = *first; seed <= *last; ++seed) seeds.push_back(seed);
+  for (std::int64_t seed = *first; seed < *last; ++seed) seeds.push_back(seed);
+  seeds.push_back(*last);  // which may be the greatest that there is
 }
 
 std::vector<std::int64_t> read_seeds(const Json& value, const std::string& place) {
@@ -193,6 +195,25 @@ std::string read_per_seed(const Json& group, const std::string& place) {
         place, shown(value));
   }
   return option;
+}
+
+// Throws if an option takes the number of the seed, but also a value that is said: one of the two
+// would be ignored.
+void require_own_option(const std::string& per_seed, const Settings& common, const Modes& modes,
+                        const std::string& place) {
+  const auto require_not_in = [&](const Settings& settings, const std::string& where) {
+    const auto found = settings.find(per_seed);
+    if (found == settings.end()) return;
+    fail_option(
+        "{}: per-seed: found \"{}\", which {} too, to {}; allowed is an option that neither a "
+        "mode, "
+        "the group nor [options] sets",
+        place, per_seed, where, shown(found->second));
+  };
+  for (const auto& [mode, settings] : modes) {
+    require_not_in(settings, fmt::format("mode '{}' sets", mode));
+  }
+  require_not_in(common, "the options of the group or of all groups set");
 }
 
 std::vector<std::string> read_launcher(const Json& group, const std::string& place) {
@@ -293,6 +314,7 @@ void add_group(const Json& group, const Json& list, const std::string& path,
   const Modes modes = read_modes(own_or_common(group, list, "modes", named), named);
   const auto seeds = read_seeds(own_or_common(group, list, "seeds", named), named + ": seeds");
   const std::string per_seed = read_per_seed(group, named);
+  require_own_option(per_seed, common, modes, named);
   if (jobs.size() + seeds.size() * modes.size() > kMostJobs) {
     fail_option("{}: with it the list has more than {} jobs, the most that are allowed", named,
                 kMostJobs);

@@ -94,7 +94,8 @@ void JobRunner::look_for_done(std::span<const ListedJob> jobs) {
   total_ = jobs.size();
   for (const ListedJob& job : jobs) {
     const JobFolder folder(job, setting_.out);
-    if (!folder.summary()) {
+    if (!folder.result()) {
+      folder.warn_of_damage();
       waiting_.push_back(&job);
       continue;
     }
@@ -147,13 +148,13 @@ void JobRunner::collect_ended() {
 void JobRunner::collect(Running& running, int exit_code) {
   const double seconds = seconds_since(running.begin);
   JobFolder& folder = running.folder;
-  const std::optional<Json> summary = folder.summary();
-  if (exit_code != 0 || !summary) {
+  const std::optional<Json> result = folder.result();
+  if (exit_code != 0 || !result) {
     folder.drop_summary();
     failures_.push_back(
         {running.job,
          fmt::format("{}: {}",
-                     exit_code != 0 ? fmt::format("exit code {}", exit_code) : "no summary.json",
+                     exit_code != 0 ? fmt::format("exit code {}", exit_code) : "no result",
                      folder.last_line())});
     log::warn("{}: has failed: {}", running.job->title(), failures_.back().problem);
     return;
@@ -163,8 +164,8 @@ void JobRunner::collect(Running& running, int exit_code) {
     folder.keep_seconds(seconds);
     seconds_[running.job->group].push_back(seconds);
   }
-  const auto test = summary->find("test");
-  const bool has_test = test != summary->end() && test->is_number();
+  const auto test = result->find("test");
+  const bool has_test = test != result->end() && test->is_number();
   StatusLine::standard_error().show(
       fmt::format("{}/{} {}: {} in {}{}", done_, total_, running.job->title(),
                   has_test ? fmt::format("test {:.4f}", test->get<double>()) : "no test score",

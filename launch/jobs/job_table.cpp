@@ -48,7 +48,27 @@ struct ModeJobs {
 struct GroupJobs {
   GroupResults results;
   std::vector<ModeJobs> modes;
+  // By dataset checksum: the first job's folder. Jobs of earlier versions have recorded none.
+  std::map<std::string, std::filesystem::path> contents = {};
 };
+
+// Throws Error{kOption} if the job was trained on other content of the dataset than those before:
+// their mean would be of neither.
+void require_one_content(GroupJobs& group, const JobFolder& folder) {
+  const std::string checksum = folder.dataset_checksum();
+  if (checksum.empty()) return;
+  group.contents.emplace(checksum, folder.path());
+  if (group.contents.size() == 1) return;
+  const auto& [one, one_folder] = *group.contents.begin();
+  const auto& [other, other_folder] = *group.contents.rbegin();
+  fail_option(
+      "group '{}': {} has a run on the dataset {} with the checksum {}, and {} one with the "
+      "checksum "
+      "{}; allowed in a group is one content of its dataset: 'atoll jobs run --replace' runs again "
+      "what was trained on another than that in the dataset's folder now",
+      group.results.group, one_folder.string(), group.results.dataset, one, other_folder.string(),
+      other);
+}
 
 std::vector<GroupJobs> read_groups(std::span<const ListedJob> jobs,
                                    const std::filesystem::path& out) {
@@ -62,8 +82,13 @@ std::vector<GroupJobs> read_groups(std::span<const ListedJob> jobs,
     auto mode = std::ranges::find(group->modes, job.mode, &ModeJobs::mode);
     if (mode == group->modes.end()) mode = group->modes.insert(mode, {job.mode});
     ++mode->planned;
-    std::optional<Json> summary = JobFolder(job, out).summary();
-    if (!summary) continue;
+    const JobFolder folder(job, out);
+    std::optional<Json> summary = folder.result();
+    if (!summary) {
+      folder.warn_of_damage();
+      continue;
+    }
+    require_one_content(*group, folder);
     const auto commit = summary->find("commit");
     const bool known = commit != summary->end() && commit->is_string();
     group->results.commits.insert(known ? commit->get<std::string>() : "unknown");

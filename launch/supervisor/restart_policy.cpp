@@ -24,8 +24,10 @@ std::string RestartPolicy::failed(int epoch) {
 }
 
 std::vector<std::string> words_of_attempt(const std::vector<std::string>& words, int attempt,
-                                          bool has_run, int snapshot_every) {
-  const bool goes_on = attempt > 1 && (has_run || std::ranges::count(words, "--overwrite") == 0);
+                                          RunThere run, int snapshot_every) {
+  // Without a run --resume begins one, also in what a first attempt has half written.
+  const bool begins = run == RunThere::kNone && std::ranges::count(words, "--overwrite") == 0;
+  const bool goes_on = attempt > 1 && (run == RunThere::kOwn || begins);
   std::vector<std::string> result;
   for (const std::string& word : words) {
     if (!goes_on || word != "--overwrite") result.push_back(word);

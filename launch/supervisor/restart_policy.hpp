@@ -27,11 +27,14 @@ class RestartPolicy {
   int epoch_ = 0;
 };
 
-// The words of `atoll train` for an attempt. From the second one on, the run goes on and takes its
-// folder over from a process that was left behind; until there is a run, --overwrite still holds.
-// snapshot_every: 0: as `words` say.
+// The run in the folder of a job: none; one from before this job; its own.
+enum class RunThere { kNone, kOld, kOwn };
+
+// The words of `atoll train` for an attempt. From the second one on it takes its folder over from a
+// process that was left behind, and the job's own run goes on; until that is there, --overwrite
+// still holds, and an old run is not touched without it. snapshot_every: 0: as `words` say.
 std::vector<std::string> words_of_attempt(const std::vector<std::string>& words, int attempt,
-                                          bool has_run, int snapshot_every);
+                                          RunThere run, int snapshot_every);
 
 struct LauncherWords {
   std::vector<std::string> mpirun = {"mpirun", "--bind-to", "none"};

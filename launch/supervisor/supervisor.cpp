@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
 
@@ -43,6 +44,12 @@ constexpr milliseconds kLook{50};
 constexpr milliseconds kStartLook{1000};
 // Within this a launcher ends by itself once a rank is lost.
 constexpr milliseconds kLauncherEnds{1500};
+// The same where all ranks are gone before a first epoch: they may have refused what was asked for.
+// Open MPI's takes more than two seconds to say so of its only rank, and crashes if it is
+// disturbed.
+constexpr milliseconds kLauncherReports{5000};
+// Within this the last words of ranks arrive whose launcher has ended.
+constexpr milliseconds kLastWords{500};
 // Within this it ends once all ranks have; one that doesn't waits for a host that is lost.
 constexpr milliseconds kLauncherLingers{10000};
 // From the wish to end to the end by force. A job that has failed can end nothing in good order.
@@ -57,7 +64,11 @@ double seconds_between(RankSigns::Clock::time_point from, RankSigns::Clock::time
   return std::chrono::duration<double>(to - from).count();
 }
 
-bool is_here(const std::string& host) { return host == "localhost" || host == host_name(); }
+// When a run was configured last; the same time for all that have checkpoints alone.
+fs::file_time_type configured_at(const fs::path& run_dir) {
+  std::error_code ignored;
+  return fs::last_write_time(run_dir / kConfigName, ignored);
+}
 
 // SupervisedJob::events, open and locked; none if it is empty.
 Descriptor open_events(const fs::path& path) {
@@ -93,6 +104,20 @@ std::vector<int> processes_with(const std::vector<std::string>& keys) {
   return found;
 }
 
+// The segments that `processes` have mapped; other users' can't be read.
+std::vector<std::string> mapped_segments(const std::vector<int>& processes) {
+  std::vector<std::string> files;
+  for (const int process : processes) {
+    std::ifstream maps(fmt::format("/proc/{}/maps", process));
+    for (std::string line; std::getline(maps, line);) {
+      const std::size_t path = line.find('/');
+      if (path == std::string::npos || !SupervisorLink::is_segment(line.substr(path))) continue;
+      if (std::ranges::count(files, line.substr(path)) == 0) files.push_back(line.substr(path));
+    }
+  }
+  return files;
+}
+
 // Time that a process has computed, in ticks of the clock; 0 once it has ended.
 std::int64_t computed_ticks(int process) {
   // State, ten numbers, user's time, system's time.
@@ -102,6 +127,8 @@ std::int64_t computed_ticks(int process) {
 }
 
 }  // namespace
+
+bool is_here(const std::string& host) { return host == "localhost" || host == host_name(); }
 
 void clear_host(const std::vector<std::string>& keys, const std::vector<std::string>& segments) {
   std::error_code ignored;
@@ -123,7 +150,7 @@ Supervisor::Supervisor(const SupervisedJob& job)
       stop_request_(acknowledge_stop),
       policy_(job.restarts),
       story_(job.run_dir / kEventsName) {
-  if (holds_run(job.run_dir)) old_run_ = fs::last_write_time(job.run_dir / kConfigName);
+  if (holds_run(job.run_dir)) old_run_ = configured_at(job.run_dir);
   const std::string found = is_local_ ? "127.0.0.1" : host_name();
   address_ = fmt::format("{}:{}", job.address.empty() ? found : job.address, port_.port());
 }
@@ -184,7 +211,7 @@ Supervisor::End Supervisor::attempt(int number) {
     launcher.exported.emplace_back(EpochQuestions::kAddress);
   }
   const std::vector<std::string> words =
-      words_of_attempt(job_.words, number, epoch_ > 0 || has_begun(), job_.snapshot_every);
+      words_of_attempt(job_.words, number, run_there(), job_.snapshot_every);
   ChildProcess job(launcher_command(launcher, job_.program, words),
                    {.environment = {fmt::format("{}={}", SupervisorLink::kAddress, address_),
                                     fmt::format("{}={}", SupervisorLink::kKey, key_)}});
@@ -222,7 +249,10 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
     note_progress();
     advance_cuts();
     write_events();
-    if (const auto code = job.exit_code()) return end_of(*code, why);
+    if (const auto code = job.exit_code()) {
+      if (*code == 0) hear_last_words();
+      return end_of(*code, why);
+    }
     if (is_left_behind()) {
       stop(job);
       return end_of_ranks();
@@ -234,7 +264,7 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
     }
     if (stop_request_.signal() != 0 && !asked) {
       if (is_starting()) {  // nothing is lost with it
-        stop(job);
+        end_start(job);
         return End::kAsked;
       }
       asked = true;
@@ -252,7 +282,8 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
     why = wrong.text;
     if (!faulty) faulty_since = Clock::now();
     faulty = true;
-    if (!wrong.is_seen_by_launcher || Clock::now() - faulty_since > kLauncherEnds) {
+    const milliseconds most = may_be_refused() ? kLauncherReports : kLauncherEnds;
+    if (!wrong.is_seen_by_launcher || Clock::now() - faulty_since > most) {
       return End::kFailed;
     }
   }
@@ -260,7 +291,10 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
 
 Supervisor::End Supervisor::end_of(int exit_code, std::string& why) const {
   if (exit_code == 0) {
-    return stop_request_.signal() != 0 || regrows_ ? end_of_ranks() : End::kDone;
+    if (stop_request_.signal() != 0 || regrows_) return end_of_ranks();
+    if (has_result()) return End::kDone;
+    why = "the launcher has ended with exit code 0, but no rank has said that its training is done";
+    return End::kFailed;
   }
   // Words that have trained before are not at fault: a machine has changed (a device or a disk is
   // gone). Once this attempt trains, it is what the user can mend, such as a full disk.
@@ -271,13 +305,32 @@ Supervisor::End Supervisor::end_of(int exit_code, std::string& why) const {
   if (by_signal && regrows_) return End::kRegrown;
   if (stop_request_.signal() != 0) return End::kAsked;
   // Whoever is asked after each epoch has ended the run (EpochQuestions).
-  const bool in_good_order = std::ranges::any_of(port_.ranks(), &RankSigns::said_goodbye);
+  const bool in_good_order = has_goodbye();
   if (exit_code == 128 + SIGINT && in_good_order) return End::kAsked;
   // Another attempt would compute the same.
   if (exit_code == kDiverged && in_good_order) return End::kDiverged;
   const std::string how = fmt::format("the job has ended with exit code {}", exit_code);
   why = why.empty() ? how : fmt::format("{}; {}", why, how);
   return End::kFailed;
+}
+
+void Supervisor::hear_last_words() {
+  const auto begin = Clock::now();
+  while (!has_goodbye() && Clock::now() - begin < kLastWords) port_.poll(kLook);
+  note_progress();
+}
+
+bool Supervisor::has_goodbye() const {
+  return std::ranges::any_of(port_.ranks(), &RankSigns::said_goodbye);
+}
+
+bool Supervisor::has_result() const {
+  // Ranks that can't reach the supervisor train nevertheless.
+  return has_goodbye() || (has_begun() && is_there(job_.run_dir / kSummaryName));
+}
+
+bool Supervisor::may_be_refused() const {
+  return epoch_ == 0 && std::ranges::none_of(port_.ranks(), &RankSigns::connected);
 }
 
 bool Supervisor::is_left_behind() {
@@ -321,7 +374,12 @@ Supervisor::Fault Supervisor::fault(Clock::time_point started) const {
 }
 
 bool Supervisor::has_begun() const {
-  return holds_run(job_.run_dir) && fs::last_write_time(job_.run_dir / kConfigName) != old_run_;
+  return holds_run(job_.run_dir) && configured_at(job_.run_dir) != old_run_;
+}
+
+RunThere Supervisor::run_there() const {
+  if (epoch_ > 0 || has_begun()) return RunThere::kOwn;
+  return old_run_ ? RunThere::kOld : RunThere::kNone;
 }
 
 bool Supervisor::is_starting() const {
@@ -374,6 +432,27 @@ void Supervisor::stop(ChildProcess& job) {
   wait(kTerminates);
   job.signal_group(SIGKILL);
   wait(kTerminates);
+}
+
+void Supervisor::end_start(ChildProcess& job) {
+  std::vector<std::string> segments;
+  for (const RankSigns& rank : port_.ranks()) {
+    segments.insert(segments.end(), rank.segments.begin(), rank.segments.end());
+  }
+  // The launcher lets ranks go on for a second, which they may train in, and may just be starting
+  // some. Once it is asked to end it is silent about their end, and ends with them.
+  job.signal_group(SIGTERM);
+  const auto begin = Clock::now();
+  while (!job.exit_code() && Clock::now() - begin < kTerminates) {
+    std::vector<int> ranks = processes_with({key_});
+    // The group of the launcher has its signal.
+    std::erase_if(ranks, [&](int process) { return ::getpgid(process) == job.pid(); });
+    std::ranges::copy(mapped_segments(ranks), std::back_inserter(segments));
+    for (const int rank : ranks) ::kill(rank, SIGKILL);
+    port_.poll(kLook);
+  }
+  job.signal_group(SIGKILL);
+  clear_host({key_}, segments);
 }
 
 std::vector<std::string> Supervisor::all_hosts() const {

@@ -59,6 +59,12 @@ class Supervisor {
   // Watches the job until it ends; `why` becomes what is wrong if something is.
   End watch(ChildProcess& job, std::string& why);
   End end_of(int exit_code, std::string& why) const;
+  void hear_last_words();
+  bool has_goodbye() const;  // some rank has ended in good order
+  bool has_result() const;   // the training has ended as such, whatever a launcher says
+  // All ranks of the attempt are gone, and no epoch is done yet: the launcher may know that what
+  // was asked for is wrong.
+  bool may_be_refused() const;
   // Whether all ranks have ended in good order some time ago, and the launcher goes on.
   bool is_left_behind();
   // How they have ended, by what they have left.
@@ -72,10 +78,13 @@ class Supervisor {
   // How far the start has come, as a number that grows with every sign of it.
   std::int64_t start_signs() const;
   std::int64_t ready_ranks() const;
-  bool has_begun() const;    // the run of these words is there, and not only one to be overwritten
+  bool has_begun() const;  // the run of these words is there, and not only one to be overwritten
+  RunThere run_there() const;
   bool is_starting() const;  // some rank has not met the others yet
   void note_progress();
   void stop(ChildProcess& job);
+  // Ends a job whose ranks have nothing to keep yet, and removes what they leave on this host.
+  void end_start(ChildProcess& job);
   // Out of those that can take part, once what earlier attempts have left on them has ended.
   void choose_hosts();
   std::vector<std::string> all_hosts() const;
@@ -126,6 +135,9 @@ class Supervisor {
   // Time of the last failure, until an epoch follows it.
   std::optional<Clock::time_point> failed_at_;
 };
+
+// Whether this name of a host is one of this machine.
+bool is_here(const std::string& host);
 
 // Ends the processes of this host that have one of `keys` in their environment, and were started by
 // this user. Then removes those of `segments` that are here, which no process maps any more.

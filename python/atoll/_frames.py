@@ -36,7 +36,7 @@ class Frame:
             self._what = os.fspath(table)
             table = _read_parquet(self._what)
         if isinstance(table, Mapping):
-            table = {name: np.asarray(values) for name, values in table.items()}
+            table = {name: self._column_of(name, values) for name, values in table.items()}
             self.names = list(table)
         elif hasattr(table, "column_names"):  # Arrow
             self.names = list(table.column_names)
@@ -46,8 +46,8 @@ class Frame:
             raise InputError(f"{what}: its type is {type(table).__name__}; allowed are a Parquet "
                              "file, a DataFrame, an Arrow table or a dictionary of arrays")
         self._table = table
-        lengths = {len(self.column(name)) for name in self.names[:1]} or {0}
-        self.rows = lengths.pop()
+        self.rows = None
+        self.rows = len(self.column(self.names[0])) if self.names else 0
 
     def column(self, name):
         """Its values: [rows], or [rows, k] if each value is a list of k numbers."""
@@ -55,14 +55,44 @@ class Frame:
             raise InputError(f"{self._what}: no column '{name}'; it has {', '.join(self.names)}")
         values = self._table[name]
         values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-        if values.dtype == object and len(values) and not isinstance(values[0], str) \
-                and hasattr(values[0], "__len__"):
-            widths = {len(row) for row in values}
-            if len(widths) != 1:
-                raise InputError(f"{self._what}: column '{name}' has lists of {min(widths)} to "
-                                 f"{max(widths)} numbers; all must have the same length")
-            values = np.stack([np.asarray(row) for row in values])
-        return values
+        if values.ndim == 0:
+            self.fail(name, f"is {values.item()!r}; a column has a value per row")
+        if self.rows is not None and len(values) != self.rows:
+            self.fail(name, f"has {len(values)} rows, but column '{self.names[0]}' has {self.rows}; "
+                            "all must have the same number")
+        return self._stacked(name, values) if values.dtype == object else values
+
+    def _column_of(self, name, values):
+        """An array of what a dictionary has under a name; lists of several lengths stay lists."""
+        try:
+            return np.asarray(values)
+        except (TypeError, ValueError, RuntimeError) as error:
+            if not isinstance(values, (list, tuple)):  # a sparse tensor, say
+                self.fail(name, f"is {type(values).__name__}, which can't be a NumPy array ({error}); "
+                                "allowed are lists and dense arrays")
+        column = np.empty(len(values), object)
+        for row, value in enumerate(values):
+            column[row] = value
+        return column
+
+    def _stacked(self, name, values):
+        """[rows, k] where the values are lists of k numbers; others as they are."""
+        lists = [hasattr(row, "__len__") and not isinstance(row, (str, bytes, Mapping))
+                 for row in values]
+        if not any(lists):
+            return values
+        if not all(lists):
+            row = lists.index(False)
+            self.fail(name, f"has {values[row]!r} in row {row}, but a list of numbers in row "
+                            f"{lists.index(True)}; all rows must have one")
+        widths = {len(row) for row in values}
+        if len(widths) != 1:
+            self.fail(name, f"has lists of {min(widths)} to {max(widths)} numbers; all must have the "
+                            "same length")
+        try:
+            return np.stack([np.asarray(row) for row in values])
+        except ValueError as error:
+            self.fail(name, f"has lists that make no array ({error}); a row's list has numbers alone")
 
     def say_dropped(self, read):
         """Warns of the columns that are not among those that were read."""
@@ -89,12 +119,25 @@ def _feature_matrix(nodes, features, others):
         values = nodes.column(name)
         if values.dtype.kind not in "fiub":
             nodes.fail(name, f"is {values.dtype}; features must be numbers")
+        if values.ndim > 2:
+            nodes.fail(name, f"has the shape {list(values.shape)}; a row has a number or a list of "
+                             "numbers")
         values = values.astype(np.float32)
         if np.isnan(values).any():
             nodes.fail(name, f"has no value in row {int(np.flatnonzero(np.isnan(values))[0])}; "
                              "fill it, or leave the column out of features")
         parts.append(values if values.ndim == 2 else values[:, None])
     return np.concatenate(parts, axis=1) if parts else None
+
+
+def _weights(edges, name):
+    values = edges.column(name)
+    if values.dtype.kind in "fiubO":  # objects may be numbers, where some are missing
+        try:
+            return values.astype(np.float32)
+        except (TypeError, ValueError):
+            pass
+    edges.fail(name, f"is {values.dtype}; weights must be numbers")
 
 
 def _labels(nodes, name):
@@ -185,7 +228,7 @@ def arrays_of_tables(edges, nodes, *, source, target, id, features, label, split
     arrays = {"edge_index": np.stack([_numbers_of(edges, name, nodes, ids, id)
                                       for name in (source, target)])}
     if weight is not None:
-        arrays["edge_weight"] = edges.column(weight).astype(np.float32)
+        arrays["edge_weight"] = _weights(edges, weight)
     if edge_type is not None:
         arrays["edge_type"] = np.unique(edges.column(edge_type), return_inverse=True)[1]
     edges.say_dropped({source, target, weight, edge_type})

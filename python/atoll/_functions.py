@@ -26,19 +26,44 @@ def autograd(function):
         import torch
         rows = torch.from_numpy(logits).requires_grad_()
         wanted = torch.from_numpy(labels)
-        value = function(rows, wanted.long() if wanted.ndim == 1 else wanted.float()).sum()
+        result = function(rows, wanted.long() if wanted.ndim == 1 else wanted.float())
+        if not isinstance(result, torch.Tensor) or result.is_complex():
+            found = getattr(result, "dtype", type(result).__name__)
+            raise InputError(f"it returned {found}; it must return a tensor of real numbers")
+        _require_loss_shape(result, logits)
+        value = result.sum()
         gradient, = torch.autograd.grad(value, rows)
         return float(value), gradient.numpy()
     return loss
 
 
-def _array(value):
-    """An array of NumPy of any that Python's libraries have."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-    elif hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
-        value = np.from_dlpack(value)
-    return np.asarray(value)
+def _array(value, name):
+    """An array of real numbers of NumPy, of any that Python's libraries have. `name` is what it is
+    called in errors."""
+    kind = getattr(value, "dtype", type(value).__name__)
+    try:
+        if hasattr(value, "detach"):
+            value = value.detach().cpu()
+        elif hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+            value = np.from_dlpack(value)
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:  # ragged, sparse, bf16
+        raise InputError(f"{name} is {kind}, which can't be a NumPy array ({error}); allowed are "
+                         "real numbers and arrays of them") from None
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} is {array.dtype}; allowed are real numbers and arrays of them")
+    return array
+
+
+def _require_loss_shape(value, logits):
+    """Refuses other shapes: [n, 1] - [n] is [n, n], say, whose sum is no loss."""
+    n = len(logits)
+    shapes = [(), (n,), (n, 1), logits.shape]
+    if tuple(value.shape) not in shapes:
+        allowed = ", ".join(str(list(shape)) for shape in dict.fromkeys(shapes[1:]))
+        raise InputError(f"its loss has the shape {list(value.shape)}; allowed are a single number, "
+                         f"the sum over the {n} rows, and the shapes {allowed}, one loss for each row "
+                         "or output")
 
 
 def _checked_loss(result, logits):
@@ -46,8 +71,10 @@ def _checked_loss(result, logits):
         raise InputError(f"it returned {type(result).__name__}; it must return (value, gradient): "
                          "the sum of the rows' losses, or an array with one each, and its "
                          "derivatives, an array of the logits' shape")
-    value = float(_array(result[0]).sum(dtype=np.float64))
-    gradient = _array(result[1])
+    losses = _array(result[0], "its loss")
+    _require_loss_shape(losses, logits)
+    value = float(losses.sum(dtype=np.float64))
+    gradient = _array(result[1], "its gradient")
     if gradient.shape != logits.shape:
         raise InputError(f"its gradient has the shape {list(gradient.shape)}; the logits have "
                          f"{list(logits.shape)}")
@@ -62,10 +89,14 @@ def _checked_loss(result, logits):
 
 def _checked_metric(result, logits):
     del logits
-    value = _array(result)
-    if value.size != 1 or value.dtype.kind not in "fiub":
-        raise InputError(f"it returned {type(result).__name__}; it must return a number")
-    return float(value)
+    problem = f"it returned {type(result).__name__}; it must return a number"
+    try:
+        value = _array(result, "it")
+    except InputError:
+        raise InputError(problem) from None
+    if value.size != 1:
+        raise InputError(problem)
+    return float(value.item())
 
 
 class _Function:

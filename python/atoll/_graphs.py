@@ -1,5 +1,7 @@
 """Graphs of other libraries as arrays or tables. The libraries themselves are not needed."""
 
+import numbers
+
 import numpy as np
 
 from atoll._errors import InputError
@@ -41,12 +43,24 @@ def tables_of_networkx(graph, weight):
         raise InputError(f"from_networkx: no edge has the attribute {weight!r} (weight)")
     table = _columns(attributes)
     if known:
-        table[weight] = np.array([row.get(weight, 1) for row in attributes], np.float32)
+        table[weight] = _edge_weights(edges, weight)
     for end, name in enumerate(("source", "target")):
         table[name] = np.array([number[edge[end]] for edge in edges], np.int64)
     nodes = _columns([attributes for _, attributes in graph.nodes(data=True)])
     # Frame takes the number of rows from the first column.
     return table, nodes or {"": np.full(len(number), "")}, weight if known else None
+
+
+def _edge_weights(edges, name):
+    weights = []
+    for source, target, attributes in edges:
+        value = attributes.get(name, 1)
+        if not isinstance(value, (numbers.Real, np.bool_)):
+            raise InputError(f"from_networkx: the edge from {source!r} to {target!r} has {value!r} as "
+                             f"its {name!r} (weight); allowed are numbers, and weight=None for a graph "
+                             "without weights")
+        weights.append(value)
+    return np.array(weights, np.float32)
 
 
 def _of(data, name, argument, place):
@@ -107,5 +121,8 @@ def arrays_of_scipy(adjacency, weighted):
     if weighted is None:
         weighted = values.dtype != bool and bool(np.any(values != 1))
     if weighted:
+        if values.dtype.kind not in "fiub":
+            raise InputError(f"from_scipy: the values of adjacency are {values.dtype}; allowed are "
+                             "real numbers and booleans, and weighted=False, which ignores them")
         arrays["edge_weight"] = values.astype(np.float32)
     return arrays

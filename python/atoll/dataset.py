@@ -26,17 +26,42 @@ TRAIN, VALID, TEST = 0, 1, 2  # values of split.npy
 def _array(value, name, dimensions):
     """A NumPy array of anything that can be one, such as a tensor of PyTorch on the CPU, without a
     copy."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-    if hasattr(value, "toarray"):  # a sparse matrix of SciPy
-        value = value.toarray()
-    array = np.asarray(value)
+    found = getattr(value, "dtype", type(value).__name__)
+    try:
+        if hasattr(value, "detach"):
+            value = value.detach().cpu()
+        if hasattr(value, "toarray"):  # a sparse matrix of SciPy
+            value = value.toarray()
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, sparse tensors, bf16
+        raise InputError(f"{name}: it is {found}, which can't be a NumPy array ({error}); allowed are "
+                         "dense arrays and tensors of numbers that NumPy has, and lists whose rows have "
+                         "the same length") from None
     if array.dtype == object or array.dtype.kind not in "biuf":
         raise InputError(f"{name}: its type is {array.dtype}; allowed are numbers and booleans")
     if array.ndim not in dimensions:
         raise InputError(f"{name}: its shape is {array.shape}; allowed are "
                          f"{' or '.join(str(d) for d in dimensions)} dimensions")
     return array
+
+
+def path_of(dataset, name="dataset"):
+    """The absolute path of a Dataset, or of a folder. Raises InputError, which calls it `name`."""
+    try:
+        path = os.fspath(dataset)
+    except TypeError:
+        path = None
+    if not isinstance(path, str):
+        raise InputError(f"{name}: found {dataset!r}; allowed are a Dataset and the path of a dataset "
+                         "folder")
+    return os.path.abspath(path)
+
+
+def _dimensions(value):
+    try:
+        return np.ndim(value)
+    except ValueError:  # ragged lists
+        return None
 
 
 def node_numbers(nodes, name, count):
@@ -62,12 +87,12 @@ class Dataset:
     _whole = None  # of a dataset that has a base: its arrays in one folder
 
     def __init__(self, path):
-        self._path = os.path.abspath(os.fspath(path))
+        self._path = path_of(path, "path")
         file = os.path.join(self._path, "dataset.json")
         try:
             with open(file, encoding="utf-8") as text:
                 self._fields = json.load(text)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{self._path}: this is not a dataset folder, it has no dataset.json; "
                              "Dataset.import_() makes one from files, Dataset.from_arrays() from "
                              "arrays") from None
@@ -120,7 +145,7 @@ class Dataset:
         arrays = {"edge_index": edge_index}
         masks = {"train_mask": train_mask, "val_mask": val_mask, "test_mask": test_mask}
         by_type = isinstance(x, dict) or (isinstance(x, list) and len(x) > 0 and
-                                          (x[0] is None or np.ndim(x[0]) == 2))
+                                          (x[0] is None or _dimensions(x[0]) == 2))
         if by_type:
             if node_type is not None:
                 node_type = _array(node_type, "node_type", (1,))

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import numbers
 import os
 import shutil
 import tempfile
@@ -20,7 +21,7 @@ from atoll._progress import MetricsFollower, ProgressLine, Questions
 from atoll._report import Report
 from atoll._runs import Runs
 from atoll._table import Table
-from atoll.dataset import Dataset, node_numbers
+from atoll.dataset import Dataset, node_numbers, path_of
 
 STOPPED = 128  # exit codes of trainings that a signal has ended: this and its number
 
@@ -83,14 +84,23 @@ def _better(metric):
 
 def _answer_of(said):
     """The answer of a progress function in the engine's words."""
-    if not isinstance(said, dict):
-        return "enough" if said is False else "go on"
-    rate = said.get("lr")
-    if set(said) != {"lr"} or isinstance(rate, bool) or not isinstance(rate, (int, float)) \
-            or not 0 < rate < float("inf"):
+    if said is None:
+        return "go on"
+    if isinstance(said, (bool, np.bool_)):
+        return "go on" if said else "enough"
+    rate = said.get("lr") if isinstance(said, dict) and set(said) == {"lr"} else None
+    if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 0 < rate < float("inf"):
         raise InputError(f"progress: it returned {said!r}; allowed are False (stop), "
-                         "{'lr': a number above 0} (the learning rate from now on) and None")
+                         "{'lr': a number above 0} (the learning rate from now on), and None and True "
+                         "(go on)")
     return f"rate {float(rate)!r}"
+
+
+def _require_progress(progress):
+    """Before anything is made of the run."""
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        raise InputError(f"progress: found {progress!r}; allowed are True (a line), a function of an "
+                         "epoch's record, and False and None (nothing is shown)")
 
 
 def _follow(words, ranks, launcher, path, epochs, progress, functions, before="", best=max):
@@ -125,13 +135,13 @@ def _follow(words, ranks, launcher, path, epochs, progress, functions, before=""
         while not ended:
             try:
                 for record in records():
-                    said = None if show is None or enough else show(record)
+                    answer = _answer_of(None if show is None or enough else show(record))
                     if questions is not None and questions.has_asked:
-                        questions.answer(_answer_of(said))
-                    elif said is False:
+                        questions.answer(answer)
+                    elif answer == "enough":
                         enough = True
                         command.stop()
-                    elif isinstance(said, dict):
+                    elif answer != "go on":
                         raise InputError("progress: the first rank can't be reached, so its learning "
                                          "rate stays as it is; pass ATOLL_PROGRESS on to it")
             except KeyboardInterrupt:
@@ -266,11 +276,13 @@ def train(dataset, model="gcn", *, ranks=1, launcher="threads", run_dir=None, pr
         return _train_seeds(dataset, model, seeds, run_dir,
                             {"ranks": ranks, "launcher": launcher, "progress": progress,
                              "partition": partition, **options})
+    _require_progress(progress)
+    place = path_of(dataset)
     of_file = isinstance(model, dict)
     text = to_toml(model) if of_file else None
     made = run_dir is None
     if made:
-        run_dir = _new_folder(os.path.abspath(os.fspath(dataset)), "file" if of_file else model)
+        run_dir = _new_folder(place, "file" if of_file else model)
     run_dir = os.path.abspath(os.fspath(run_dir))
     try:
         if isinstance(dataset, Dataset):
@@ -514,6 +526,9 @@ class Run:
         dataset: where the dataset is now, if it is not where it was. Its content must be the same.
 
         If no epoch is left to do, a warning says why."""
+        _require_progress(progress)
+        if dataset is not None:
+            path_of(dataset)
         why = self._nothing_to_do(options)
         if why is not None:
             warnings.warn(f"resume: {why}", stacklevel=2)
@@ -554,6 +569,7 @@ class Run:
         The array is memory-mapped from the file that the engine has written, without a copy.
         torch.from_dlpack() and torch.from_numpy() share its memory."""
         dataset = self.dataset if dataset is None else dataset
+        path_of(dataset)
         if isinstance(nodes, (str, os.PathLike)):
             if not os.fspath(nodes):
                 raise InputError("nodes: '' lists no node; allowed is None for all")
@@ -637,6 +653,7 @@ class Run:
         if split not in (None, *SPLITS):
             raise InputError(f"split is {split!r}; allowed are {', '.join(map(repr, SPLITS))}")
         dataset = self.dataset if dataset is None else dataset
+        path_of(dataset)
         with tempfile.TemporaryDirectory(prefix="atoll-") as folder:
             file = os.path.join(folder, "evaluation.json")
             words = ["evaluate", self._path, os.path.abspath(os.fspath(dataset)), f"--out={file}",

@@ -19,7 +19,7 @@ from work_folder import WorkFolder
 import numpy as np
 
 import atoll
-from atoll import _errors, _program
+from atoll import _errors, _functions, _program
 from atoll.run import Interrupted
 
 NODES, FEATURES, CLASSES = 120, 8, 3
@@ -189,12 +189,17 @@ class DatasetTest(WorkFolder):
                  r"^val_mask: node \d+ is in it and in the training set"),
                 ({"split": "0.5,0.2,0.3"}, "split: there are masks, too"),
                 ({"y": np.array(["a"] * NODES)}, "y: its type is <U1"),
+                ({"x": [[1, 2], [3]]}, "^x: it is list, which can't be a NumPy array .*same length"),
+                ({"x": [[[1], [2, 3]]]}, "^x: it is list, which can't be a NumPy array"),
                 ({"edge_weight": np.ones(3)}, "edge_weight: it has 3 rows, but there are"),
                 ({"edge_index": good["edge_index"] + NODES}, str(NODES))):
             with self.subTest(text), self.assertRaisesRegex(atoll.InputError, text):
                 atoll.Dataset.from_arrays(**{**good, **change})
         with self.assertRaisesRegex(atoll.InputError, "no dataset.json"):
             atoll.Dataset("nothing")
+        for wrong in (None, 3, b"nothing"):
+            with self.assertRaisesRegex(atoll.InputError, f"^path: found {wrong!r}; allowed are a"):
+                atoll.Dataset(wrong)
         self.assertEqual(os.listdir("."), [])
 
     def test_objects_with_the_attributes_of_pyg(self):
@@ -219,6 +224,9 @@ class DatasetTest(WorkFolder):
         given["y"] = given["y"][:, None]  # as OGB has it
         dataset = atoll.Dataset.from_arrays(**given)
         np.testing.assert_array_equal(dataset.y, given["y"][:, 0].numpy())
+        for x, text in ((given["x"].to_sparse(), "Sparse"), (given["x"].bfloat16(), "bfloat16")):
+            with self.assertRaisesRegex(atoll.InputError, f"^x: it is torch.*{text}.*allowed are"):
+                atoll.Dataset.from_arrays(**{**given, "x": x})
 
     def test_datasets_grow(self):
         given = arrays()
@@ -357,6 +365,10 @@ class TablesTest(WorkFolder):
                 ((edges, {**nodes, "part": parts}), ["'exam'", "row 5", "train"]),
                 ((edges, {**nodes, "age": nodes["segment"]}), ["'age'", "numbers"]),
                 (({"source": edges["source"]}, nodes), ["no column 'target'", "source"]),
+                (({**edges, "target": edges["target"][1:]}, nodes), ["'target'", "rows", "'source'"]),
+                ((edges, {**nodes, "age": nodes["age"][1:]}), ["'age'", "119 rows", "120"]),
+                ((edges, {**nodes, "age": [[1, 2]] * 119 + [[3]]}), ["'age'", "1 to 2 numbers"]),
+                ((edges, {**nodes, "age": [[1, 2]] * 119 + [None]}), ["'age'", "None in row 119"]),
                 ((7, nodes), ["int", "DataFrame"]), ((edges, None), ["id", "no such table"])):
             with self.assertRaises(atoll.InputError) as raised:
                 atoll.Dataset.from_tables(*wrong, **self.NAMES)
@@ -364,6 +376,10 @@ class TablesTest(WorkFolder):
                 self.assertIn(word, str(raised.exception))
         with self.assertRaisesRegex(atoll.InputError, "id=..."):
             atoll.Dataset.from_tables(edges)
+        pairs = {"source": [0, 1], "target": [1, 0]}
+        for weights in (["heavy", "light"], [1j, 2]):
+            with self.assertRaisesRegex(atoll.InputError, "edges: column 'w' is .*must be numbers"):
+                atoll.Dataset.from_tables({**pairs, "w": weights}, weight="w")
 
 
 class TrainTest(WorkFolder):
@@ -504,12 +520,16 @@ class TrainTest(WorkFolder):
                               ({"seeds": [1, 1]}, "different numbers"),
                               ({"seeds": [1], "seed": 2}, "only one of the two"),
                               ({"model": "gnn"}, "gcn"), ({"ranks": NODES + 1}, "ranks"),
+                              ({"progress": 3}, "^progress: found 3; allowed are True"),
                               ({"launcher": "mpi"}, "launcher is 'mpi'; allowed are")):
             with self.subTest(text), self.assertRaisesRegex(atoll.InputError, text) as caught:
                 atoll.train(self.dataset, **{**QUICK, **options})
             self.assertEqual(caught.exception.exit_code, 2)
             self.assertNotIn("--", str(caught.exception))
         shutil.rmtree("runs/.atoll")  # the class weights
+        for wrong in (3, None):
+            with self.assertRaisesRegex(atoll.InputError, f"^dataset: found {wrong}; allowed are"):
+                atoll.train(wrong)
         # Nothing stays of a run that has not begun.
         self.assertEqual(os.listdir("runs"), [])
         with self.assertRaisesRegex(atoll.InputError, "no run folder"):
@@ -572,6 +592,11 @@ class TrainTest(WorkFolder):
                 self.assertEqual(list(run.metrics["epoch"]), list(range(1, run.epochs + 1)))
                 done = run.epochs
                 self.assertEqual(run.resume(epochs=done + 3, progress=None).epochs, done + 3)
+
+    def test_booleans_of_numpy_are_booleans(self):
+        run = atoll.train(self.dataset, **{
+            **QUICK, "progress": lambda record: np.bool_(record["epoch"] < 3)})
+        self.assertEqual((run.epochs, run.status), (3, "stopped"))
 
     def test_patience_is_said(self):
         with self.assertLogs("atoll", "INFO") as logged:
@@ -759,7 +784,11 @@ class TrainTest(WorkFolder):
         run = atoll.train(self.dataset, "gcn", **{**QUICK, "epochs": 4, "progress": at_the_third})
         run = run.resume(epochs=6, progress=None)
         np.testing.assert_array_equal(run.metrics["loss"], whole.metrics["loss"])
-        for wrong in ({"lr": 0}, {"lr": "0.1"}, {"rate": 0.1}, {}):
+        rates = atoll.train(self.dataset, "gcn", **{
+            **QUICK, "progress": lambda record: {"lr": np.float32(0.5)}}).metrics["lr"]
+        np.testing.assert_array_equal(rates[1:], [0.5] * 4)
+        for wrong in ({"lr": 0}, {"lr": "0.1"}, {"lr": True}, {"lr": np.inf}, {"rate": 0.1}, {}, 0,
+                      "stop", [False]):
             with self.assertRaisesRegex(atoll.InputError, "progress: it returned"):
                 atoll.train(self.dataset, "gcn", **{**QUICK, "progress": lambda record: wrong})
 
@@ -935,6 +964,41 @@ class FunctionsTest(WorkFolder):
         self.expect_same(self.train(loss=loss), self.train())
 
 
+class CheckedLossTest(unittest.TestCase):
+    """Without the engine: a loss that is no sum and no loss of each row is refused."""
+    LOGITS = np.zeros((4, 3), np.float32)
+
+    def answer(self, function):
+        labels = np.zeros(4, np.int32)
+        return _functions._Function("loss", function, _functions._checked_loss, [])(self.LOGITS, labels)
+
+    def test_shapes(self):
+        for shape in ((), (4,), (4, 1), (4, 3)):
+            value, gradient = self.answer(lambda logits, labels: (np.ones(shape), logits))
+            self.assertEqual((value, gradient.shape), (np.prod(shape), (4, 3)))
+        self.assertEqual(self.answer(lambda logits, labels: ([1.0] * 4, logits.tolist()))[0], 4)
+        # A column minus a row.
+        self.assertIn("loss: <lambda>: its loss has the shape [4, 4]; allowed are a single number",
+                      self.answer(lambda logits, labels: (logits[:, :1] - labels, logits)))
+        self.assertIn("shape [1]", self.answer(lambda logits, labels: (np.ones(1), logits)))
+
+    def test_types(self):
+        for value, found in ((1j, "complex128"), ("x", "<U1"), (None, "object"),
+                             ([[1], [2, 3]], "list, which can't be a NumPy array")):
+            self.assertIn(f"its loss is {found}", self.answer(lambda logits, labels: (value, logits)))
+        self.assertIn("its gradient is complex64", self.answer(lambda logits, labels: (0, logits * 1j)))
+
+    @unittest.skipUnless(has("torch"), "torch is not installed")
+    def test_tensors(self):
+        def row_losses(rows, labels):
+            return (rows[:, 0] - labels - 1) ** 2
+        self.assertEqual(self.answer(atoll.autograd(row_losses))[0], 4)
+        for function, found in ((lambda rows, labels: (rows[:, :1] - labels) ** 2, "shape [4, 4]"),
+                                (lambda rows, labels: 3.0, "returned float; it must return a tensor"),
+                                (lambda rows, labels: rows * 1j, "torch.complex64")):
+            self.assertIn(found, self.answer(atoll.autograd(function)))
+
+
 class GraphsTest(WorkFolder):
     """Graphs of other libraries give what from_arrays() gives."""
 
@@ -1005,6 +1069,10 @@ class GraphsTest(WorkFolder):
                   atoll.Dataset.from_arrays(edges, **given))
         with self.assertRaisesRegex(atoll.InputError, r"shape is \(2, 3\); allowed is \[N, N\]"):
             atoll.Dataset.from_scipy(scipy.sparse.csr_matrix((2, 3)))
+        complex_ = scipy.sparse.csr_matrix(np.full((2, 2), 1j))
+        with self.assertRaisesRegex(atoll.InputError, "values of adjacency are complex128; allowed are"):
+            atoll.Dataset.from_scipy(complex_)
+        self.assertEqual(atoll.Dataset.from_scipy(complex_, weighted=False).num_edges, 2)
         with self.assertRaisesRegex(atoll.InputError, "ndarray"):
             atoll.Dataset.from_scipy(np.ones((3, 3)))
 
@@ -1041,6 +1109,12 @@ class GraphsTest(WorkFolder):
         self.assertEqual(atoll.Dataset.from_networkx(networkx.path_graph(4)).num_nodes, 4)
         with self.assertRaisesRegex(atoll.InputError, "no edge has the attribute 'length'"):
             atoll.Dataset.from_networkx(weights, weight="length")
+        weights.edges[0, 1]["weight"] = "heavy"
+        with self.assertRaisesRegex(atoll.InputError, "edge from 0 to 1 has 'heavy' as its 'weight'"):
+            atoll.Dataset.from_networkx(weights, label="y")
+        del graph.nodes["node 7"]["x"]
+        with self.assertRaisesRegex(atoll.InputError, "column 'x' has None in row 7, but a list of"):
+            atoll.Dataset.from_networkx(graph, **names)
         with self.assertRaisesRegex(atoll.InputError, "no nodes"):
             atoll.Dataset.from_networkx(networkx.Graph())
         with self.assertRaisesRegex(atoll.InputError, "NetworkX"):

@@ -211,6 +211,9 @@ class ExchangeModesTest(OneFolderTest):
                 (["--exchange", "none", "--shift", "off"], ["--shift off", "stale, periodic, skip"]),
                 (["--exchange", "compensated", "--synchronous-every", "0"],
                  ["--synchronous-every 0", "compensated", "for --exchange stale"]),
+                (["--exchange", "exact", "--bits", "4"],
+                 ["--bits 4", "--exchange exact", "for --exchange quantized"]),
+                (["--exchange", "none", "--bits", "adaptive"], ["--bits adaptive", "--exchange none"]),
                 (["--bits", "4", "--lambda", "0.3"], ["--lambda 0.3", "for --bits adaptive"]),
                 (["--bits", "4", "--reassign-every", "3"],
                  ["--reassign-every 3", "for --bits random, adaptive"])):

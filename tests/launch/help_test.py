@@ -81,8 +81,8 @@ class HelpTest(unittest.TestCase):
         with open(os.path.join(self.folder.name, "run", "summary.json"), encoding="utf-8") as file:
             summary = json.load(file)
         self.assertEqual((summary["ranks"], summary["exchange"]), (2, "quantized"))
-        # An explicit --exchange counts more than --bits.
-        self.train("--ranks", "2", "--bits", "4", "--exchange", "exact", "--run-dir", "other")
+        # Exact messages have 32 bits.
+        self.train("--ranks", "2", "--bits", "32", "--exchange", "exact", "--run-dir", "other")
         with open(os.path.join(self.folder.name, "other", "summary.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["exchange"], "exact")
 

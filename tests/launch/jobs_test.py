@@ -197,6 +197,46 @@ for n in $(seq 500); do [ $(ls met.* | wc -l) -ge 2 ] && break; sleep 0.02; done
         self.assertIn("seed 2: exit code 5: no memory\n",  # tries them again
                       self.jobs("run", code=1, program=broken))
 
+    def test_a_diverged_job_is_not_done_even_if_the_list_was_killed(self):
+        self.jobs("run")
+        for folder in FOLDERS[:2]:
+            summary = self.summary(folder)
+            self.write(f"out/{folder}/summary.json", json.dumps({**summary, "diverged": True}))
+        self.assertEqual(len(self.jobs("run", "--dry-run").splitlines()), 2)
+        self.assertIn("| exact | 2 of 3 |", self.jobs("table"))
+        # It is tried again, and fails again.
+        broken = self.script("broken", "echo '[12:00:00] warning the run has diverged: the loss is 7'; "
+                             "echo '  results in out'; exit 1")
+        output = self.jobs("run", code=1, program=broken)
+        self.assertIn("4 of 6 jobs were done before", output)
+        self.assertIn("4 of 6 jobs are done, 2 failed", output)
+        # Where no error was printed, the last warning says most.
+        self.assertIn("seed 1: exit code 1: [12:00:00] warning the run has diverged: the loss is 7\n", output)
+
+    def test_a_diverged_job_is_named(self):
+        self.write("list.toml", LIST.replace("1-3", "1").replace("ranks = 2", "ranks = 1")
+                   .replace('overlap = "off"', "lr = 3000"))
+        for _ in range(2):  # resumed, it is diverged all the same
+            output = self.jobs("run", code=1)
+            self.assertRegex(output, r"seed 1: exit code 1: .*warning the run has diverged: the loss is ")
+        # As a list that was killed has left it.
+        summary = self.folder / "out" / FOLDERS[1] / "summary.json"
+        summary.write_text(json.dumps({**self.summary(FOLDERS[0]), "diverged": True}))
+        self.assertIn("1 of 2 jobs are done, 1 failed", self.jobs("run", code=1))
+
+    def test_a_summary_of_no_run_is_no_result(self):
+        self.jobs("run")
+        self.write(f"out/{FOLDERS[0]}/summary.json", "{}")
+        self.write(f"out/{FOLDERS[1]}/summary.json", '{"test": "x"}')
+        table = self.jobs("table")
+        self.assertIn(f"out/{FOLDERS[0]}/summary.json: field 'test': found nothing; allowed are", table)
+        self.assertIn(f"out/{FOLDERS[1]}/summary.json: field 'test': found \"x\"", table)
+        self.assertIn("| exact | 2 of 3 |", table)
+        output = self.jobs("run")
+        self.assertIn("4 of 6 jobs were done before", output)
+        self.assertIn(f"out/{FOLDERS[0]}/summary.json: field 'test'", output)
+        self.assertIn("test", self.summary(FOLDERS[0]))
+
     def test_jobs_that_need_what_others_make(self):
         first = FOLDERS[0]
         self.write("list.toml", LIST.replace("1-3", "1").replace(
@@ -222,6 +262,57 @@ class Changing(JobsTest):
         self.assertIn("3 of 6 jobs were done before", output)
         self.assertIn("--lr 0.02", self.log(FOLDERS[1]))
         self.assertNotIn("--overlap off --ranks", self.log(FOLDERS[0]))
+
+    def dataset_is_made_anew(self):
+        """Other content under the same path, as a new import leaves it."""
+        shutil.rmtree(self.folder / "data")
+        subprocess.run([PROGRAM, "generate", "sbm", "--nodes", "60", "--seed", "7", "--out", "data"],
+                       cwd=self.folder, env=environment(), check=True, capture_output=True,
+                       timeout=TIMEOUT)
+
+    def test_changed_content_of_the_dataset(self):
+        self.write("list.toml", LIST.replace("1-3", "1-2"))
+        self.jobs("run")
+        old = json.loads((self.folder / "data/dataset.json").read_text())["checksum"]
+        record = json.loads((self.folder / "out" / FOLDERS[0] / "job.json").read_text())
+        self.assertEqual(record["dataset_checksum"], old)
+        self.assertIn("seconds", record)
+        self.dataset_is_made_anew()
+        self.write("list.toml", LIST)
+        now = json.loads((self.folder / "data/dataset.json").read_text())["checksum"]
+        for arguments in (["run"], ["run", "--dry-run"]):
+            message = self.jobs(*arguments, code=2)
+            self.assertIn(f"out/{FOLDERS[0]}: holds a run on the dataset data with the checksum {old}, "
+                          f"but the dataset in this folder has now the checksum {now}", message)
+            self.assertIn("--replace", message)
+        self.assertIn("| exact | 2 of 3 |", self.jobs("table"))  # all of one content
+        self.assertEqual(len(self.jobs("run", "--replace", "--dry-run").splitlines()), 6)
+        self.assertNotIn("done before", self.jobs("run", "--replace"))
+        self.assertIn("6 of 6 jobs were done before", self.jobs("run"))
+        # A table of two contents would be of neither.
+        record = json.loads((self.folder / "out" / FOLDERS[3] / "job.json").read_text())
+        self.assertEqual(record["dataset_checksum"], now)
+        self.write(f"out/{FOLDERS[3]}/job.json", json.dumps({**record, "dataset_checksum": old}))
+        message = self.jobs("table", code=2)
+        self.assertIn("group 'tiny': ", message)
+        for part in (f"out/{FOLDERS[3]}", old, now):
+            self.assertIn(part, message)
+
+    def test_records_without_a_checksum_are_accepted(self):
+        self.jobs("run")
+        for folder in FOLDERS:
+            record = json.loads((self.folder / "out" / folder / "job.json").read_text())
+            del record["dataset_checksum"]
+            self.write(f"out/{folder}/job.json", json.dumps(record))
+        self.dataset_is_made_anew()
+        self.assertIn("6 of 6 jobs were done before", self.jobs("run"))
+
+    def test_a_job_that_left_nothing_starts_with_the_new_content(self):
+        broken = self.script("broken", "exit 5")
+        self.jobs("run", code=1, program=broken)
+        self.dataset_is_made_anew()
+        self.jobs("run")
+        self.assertEqual(self.done(), sorted(FOLDERS))
 
     def test_order_of_options_is_no_change(self):
         self.jobs("run")

@@ -13,8 +13,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cli_support import (ATOLL, MPIEXEC, TIMEOUT, OneFolderTest, environment, is_open_mpi,
-                         needs_open_mpi, run, write)
+from cli_support import (ATOLL, MPIEXEC, TIMEOUT, OneFolderTest, environment, first_nodes,
+                         is_open_mpi, needs_open_mpi, run, write)
 
 TRAINING = ["--hidden", "32", "--norm", "batch", "--dropout", "0.4", "--threads", "1",
             "--eval-every", "5", "--checkpoint-every", "0", "--snapshot-dir", "memory"]
@@ -224,12 +224,75 @@ class LaunchTest(OneFolderTest):
         self.assertIn("--mpirun", self.refuse("launch", "--mpirun", " ", "--", "train", "data",
                                               "--run-dir", "r"))
 
+    def test_wrong_hosts_and_folders_are_said_before_anything_starts(self):
+        train = ["--", "train", "data", "--run-dir", "never"]
+        for options, words in ((["--min-ranks", "5", "--ranks-per-host", "2"],
+                                ["--min-ranks 5", "1 host with --ranks-per-host 2", "1 to 2"]),
+                               (["--hosts", "a,b", "--min-ranks", "3"], ["--min-ranks 3", "1 to 2"]),
+                               (["--hosts", "a,b,a"], ["--hosts a,b,a", "a twice"]),
+                               (["--hosts", "a,b", "--spare", "c,b"], ["--spare c,b", "--hosts a,b"]),
+                               (["--hosts", "a", "--spare", "c,c"], ["--spare c,c", "c twice"])):
+            message = self.refuse("launch", *options, *train)
+            for word in words:
+                self.assertIn(word, message)
+        self.assertIn("nowhere: no such folder",
+                      self.refuse("launch", "--", "train", "nowhere", "--run-dir", "never"))
+        first_nodes(self.path("data"), 3, self.path("tiny"))
+        message = self.refuse("launch", "--ranks-per-host", "4", "--", "train", "tiny", "--run-dir",
+                              "never")
+        for word in ("--ranks-per-host 4 on 1 host", "tiny has 3 nodes", "1 to 3"):
+            self.assertIn(word, message)
+
+    def test_an_old_run_is_not_touched_unasked(self):
+        self.succeed("train", "data", "--run-dir", "there", "--epochs", "1", "--hidden", "4")
+        names = sorted(os.listdir(self.path("there")))
+        before = {name: self.read("there", name) for name in names if name != "checkpoint"}
+        message = self.refuse("launch", "--", "train", "data", "--run-dir", "there", "--epochs", "9",
+                              "--hidden", "4")
+        self.assertIn("--run-dir there: holds a run already", message)
+        self.assertEqual(sorted(os.listdir(self.path("there"))), names)
+        self.assertEqual({name: self.read("there", name) for name in before}, before)
+
     def test_what_ranks_refuse_is_not_tried_again(self):
-        self.succeed("train", "data", "--run-dir", "there", "--epochs", "1")
-        job = self.launch("there", 5)
+        """Also where mpirun takes long to say so: with one rank."""
+        for ranks in (1, 2):
+            folder = f"foreign{ranks}"
+            write(self.path(folder, "notes.txt"), "mine")
+            job = self.launch(folder, 5, ranks=ranks)
+            output, _ = job.communicate(timeout=TIMEOUT)
+            self.assertEqual(job.returncode, 2, output)
+            self.assertEqual(output.count("holds notes.txt and no run"), 1, output)
+            self.assertNotIn("attempt 2", output)
+            self.assertNotIn("failed:", output)
+
+    def test_a_launcher_that_starts_nothing(self):
+        """It calls that a success."""
+        job = self.launch("nothing", 2, mpirun="true")
         output, _ = job.communicate(timeout=TIMEOUT)
-        self.assertEqual(job.returncode, 2, output)
-        self.assertEqual(output.count("holds a run already"), 1, output)
+        self.assertEqual(job.returncode, 1, output)
+        self.assertIn("exit code 0, but no rank has said that its training is done", output)
+        self.assertNotIn("done after", output)
+        self.assertFalse(os.path.exists(self.path("nothing")))
+
+    def test_a_signal_at_the_start_leaves_nothing(self):
+        """A rank that has not met the others yet: the second one never comes."""
+        place = self.path("half.py")
+        write(place, "import os, sys, time\nif os.environ['OMPI_COMM_WORLD_RANK'] == '1':\n"
+                     "  time.sleep(600)\nos.execv(sys.argv[1], sys.argv[1:])\n")
+        mpirun = self.path("half-mpirun.py")
+        write(mpirun, "import os, sys\nwords = sys.argv[1:]\n"
+                      f"at = words.index({os.path.abspath(ATOLL)!r})\n"
+                      f"words[at:at] = [{sys.executable!r}, {place!r}]\n"
+                      f"os.execvp({MPIEXEC!r}, [{MPIEXEC!r}, '--bind-to', 'none', *words])\n")
+        job = self.launch("early", 2000, mpirun=f"{sys.executable} {mpirun}")
+        self.wait_until(lambda: ranks_of("early").keys() == {0, 1}, job)
+        time.sleep(0.5)  # rank 0 connects
+        job.send_signal(signal.SIGTERM)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 128 + signal.SIGTERM, output)
+        self.assertEqual(ranks_of("early"), {})
+        self.assertEqual(os.listdir(self.path("segments-early")), [])
+        self.assertFalse(os.path.exists(self.path("early")))
         self.assertNotIn("attempt 2", output)
 
     def test_what_diverges_is_not_tried_again(self):

@@ -165,6 +165,29 @@ class ModelFileTest(OneFolderTest):
         self.refuse_file('[[layer]]\nconvolution = "sgc"\n', "no layer gives the logits")
         self.refuse_file('input = {activation = "relu"}\n' + PLAIN, "input", "'columns' is missing")
 
+    def test_keys_that_nobody_reads(self):
+        for key in ("heads = 2", "aggregator = 'max'", "alpha = 0.2", "theta = 1.0", "bases = 2",
+                    "temperature = 2.0", "attention-dropout = 0.5", "average-heads = true",
+                    "edge-scores = true", "learn-aggregator = true", "aggregator-power = 2.0",
+                    "attention-norm = 'symmetric'"):
+            self.refuse_file(f'[[layer]]\nconvolution = "gcn"\ncolumns = 8\n{key}\n{PLAIN}',
+                             "[[layer]] 1", f"'{key.split()[0]}'", "gcn has no use for it")
+        sage = PLAIN.replace('"none"', '"sage"', 1)
+        for key, reader in (("temperature", "softmax"), ("aggregator-power", "power")):
+            self.refuse_file(sage.replace("columns = 16", f"columns = 16\n{key} = 2.0"),
+                             "[[layer]] 1", f"'{key}'", reader, "mean")
+        self.refuse_file(STACK.replace('skip = "linear"', 'skip-from = "first"'), "[[layer]] 1",
+                         "'skip-from'")
+        write(self.path("hops.toml"), PLAIN.replace('"appnp"\nalpha = 0.2',
+                                                    '"sgc"\nactivation = "relu"'))
+        self.succeed("program", "data", "--model-file", "hops.toml")
+
+    def test_heads_that_dont_divide_columns(self):
+        write(self.path("heads.toml"), PLAIN.replace('"none"\ncolumns = 16',
+                                                     '"gat"\ncolumns = 9\nheads = 2'))
+        message = self.refuse("train", "data", "--model-file", "heads.toml", "--run-dir", "none")
+        self.assertIn("model file: layer 0 (gat): heads 2", message)
+
     def test_options_that_make_no_model(self):
         self.refuse_options(["--model-file", "stack.toml", "--hidden", "32"], "--hidden",
                             "--model-file")

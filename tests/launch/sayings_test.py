@@ -83,6 +83,22 @@ class SayingsTest(OneFolderTest):
         with open(os.path.join(self.folder, "good/summary.json"), encoding="utf-8") as file:
             self.assertFalse(json.load(file)["diverged"])
 
+    def test_the_best_epoch_before_a_divergence_is_kept(self):
+        for ranks in (0, 2):
+            folder = f"steps-{ranks}"
+            result = run([*TRAIN, "--lr", "0.01", "--epochs", "20", "--eval-every", "1",
+                          "--lr-schedule", "step", "--lr-step-epochs", "5", "--lr-step-factor", "1e32",
+                          "--run-dir", folder], self.folder, ranks)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn("the run has diverged", result.stderr)
+            with open(os.path.join(self.folder, folder, "summary.json"), encoding="utf-8") as file:
+                summary = json.load(file)
+            self.assertTrue(summary["diverged"])
+            self.assertEqual(summary["stopped_by"], "divergence")
+            self.assertIn(summary["best_epoch"], range(1, 8))
+            result = run(["predict", folder, "data", "--out", f"{folder}.npy"], self.folder)
+            self.assertEqual(result.returncode, 0, result.stderr)
+
     def test_narrow_heads_are_warned_of(self):
         def say(*words):
             base = ["train", "data", "--layers", "2", "--threads", "1", "--backend", "cpu"]

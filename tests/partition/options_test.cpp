@@ -49,6 +49,19 @@ TEST(PartitionOptions, SharesAreNormalised) {
   EXPECT_EQ(normalised_shares({}, 4), (std::vector<double>{0.25, 0.25, 0.25, 0.25}));
 }
 
+TEST(PartitionOptions, WeightsAreOfOneScale) {
+  PartitionOptions options;
+  options.weights = {1e6, 1};
+  check_partition_options(10, 2, options);
+  options.weights = {1, 1e300};
+  EXPECT_THAT(thrown_error([&] { check_partition_options(10, 2, options); }).what(),
+              HasSubstr("--weights: 1 and 1e+300 found"));
+  EXPECT_THAT(thrown_error([] {
+                normalised_shares({1e308, 1e308}, 2);
+              }).what(),
+              HasSubstr("--weights: 1e+308,1e+308 found, whose sum"));
+}
+
 TEST(PartitionOptions, EqualOptionsHaveEqualText) {
   PartitionOptions options;
   const std::string text = to_json(options).dump();

@@ -22,6 +22,7 @@ COMPANY = {
     "bound": ["--exchange", "skip"], "oldest": ["--exchange", "skip"],
     "schedule": ["--exchange", "one-bit"], "synchronous-every": ["--exchange", "stale"],
     "lr-step-epochs": ["--lr-schedule", "step"], "lr-step-factor": ["--lr-schedule", "step"],
+    "weight-decay-layers": ["--weight-decay", "0.01"],
     "offload-folder": ["--memory", "1GiB"], "parts-file": ["--method", "file"], "snapshot-dir": ["--snapshot-every", "1"],
     "replay": ["--replay-from", "200"], "replay-select": ["--replay", "50", "--replay-from", "200"],
     "replay-from": ["--replay", "50"], "replay-weights": ["--replay", "50", "--warm-start", "run"],

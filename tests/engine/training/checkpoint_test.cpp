@@ -95,6 +95,21 @@ TEST(Safetensors, RefusesDamage) {
     flipped[byte] = static_cast<char>(flipped[byte] ^ 1);
     EXPECT_NE(message(flipped).find("damaged"), std::string::npos) << byte;
   }
+  // Sizes that add up don't show that two tensors lie in one place.
+  const auto two_at = [&](const std::string& first, const std::string& second, std::size_t size) {
+    std::string header = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + first +
+                         R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + second + "}}";
+    std::string length(8, '\0');
+    length[0] = static_cast<char>(header.size());
+    return length + header + std::string(size, 'x');
+  };
+  for (const char* second : {"[0,4]", "[2,6]", "[5,9]"}) {
+    const std::string text = message(two_at("[0,4]", second, 9));
+    EXPECT_NE(text.find("a.safetensors, tensor 'b': its data begin at"), std::string::npos) << text;
+  }
+  EXPECT_NE(message(two_at("[4,8]", "[0,4]", 9)).find("end at byte 8 of 9"), std::string::npos);
+  write(path, two_at("[4,8]", "[0,4]", 8));
+  EXPECT_EQ(read_safetensors(path).tensors.size(), 2U);
   std::string shape = unsigned_file;
   shape.replace(shape.find("[2,3]"), 5, "[2,4]");
   EXPECT_NE(message(shape).find("its shape needs"), std::string::npos);

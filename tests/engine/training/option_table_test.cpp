@@ -114,6 +114,40 @@ TEST(TrainOptionTable, NamesAreThereOnce) {
   }
 }
 
+std::string effect_problem(const std::vector<GivenOption>& given, const TrainOptions& run) {
+  try {
+    require_effect(given, std::span(&run, 1), "--exchange " + run.exchange);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TrainOptionTable, OptionsThatChangeNothingAreRefused) {
+  using ::testing::HasSubstr;
+  TrainOptions run;
+  EXPECT_THAT(effect_problem({{"bits", "4"}}, run),
+              HasSubstr("--bits 4: has no effect with --exchange exact; it is for --exchange"));
+  EXPECT_EQ(effect_problem({{"bits", "32"}}, run), "");
+  EXPECT_EQ(effect_problem({{"bits", "32,32"}}, run), "");
+  const GivenOption factor{"lr-step-factor", "0.3"};
+  EXPECT_THAT(effect_problem({factor}, run),
+              HasSubstr("with --lr-schedule constant; it is for --lr-schedule step"));
+  // A schedule on the command line overrules that of a file, and what goes with it.
+  const GivenOption constant{"lr-schedule", "constant", true};
+  EXPECT_EQ(effect_problem({constant, factor}, run), "");
+  EXPECT_THAT(effect_problem({constant, {"lr-step-factor", "0.3", true}}, run),
+              HasSubstr("has no effect"));
+  run.optimizer.schedule = LearningRateSchedule::kStep;
+  EXPECT_EQ(effect_problem({factor}, run), "");
+  run.optimizer.decay_first_layer_only = true;
+  EXPECT_THAT(effect_problem({{"weight-decay-layers", "first"}}, run),
+              HasSubstr("with --weight-decay 0"));
+  run.optimizer.weight_decay = 0.01;
+  run.exchange = kModeOfBits;
+  EXPECT_EQ(effect_problem({{"weight-decay-layers", "first"}, {"bits", "4"}}, run), "");
+}
+
 TEST(TrainOptionTable, PlansAreMadeForTheModel) {
   EXPECT_EQ(planned_options(TrainOptions()).dump(),
             R"({"model":"gcn","layers":3,"hidden":256,"input-dropout":0.0,"norm":"none"})");

@@ -105,6 +105,12 @@ TEST_F(JobListTest, AnOptionMayTakeTheNumberOfTheSeed) {
   EXPECT_EQ(jobs[1].train_words(), (Words{"train", "data", "--split-index", "4", "--seed", "4"}));
 }
 
+TEST_F(JobListTest, TheGreatestSeed) {
+  const auto jobs = read(instead("= 1", "= \"9223372036854775806-9223372036854775807\""));
+  ASSERT_EQ(jobs.size(), 2U);
+  EXPECT_EQ(jobs[1].train_words().back(), "9223372036854775807");
+}
+
 TEST_F(JobListTest, GroupsAreChosen) {
   const std::string text = with("") + instead("\"a\"", "\"b\"") + instead("\"a\"", "\"c\"");
   EXPECT_EQ(read(text).size(), 3U);
@@ -173,6 +179,9 @@ std::vector<BadList> bad_lists() {
       {instead("= 1", "= [1, \"1-2\"]"), "seeds: 1 stands there twice"},
       {instead("= 1", "= \"1-99999999999\""), "makes more than 100000 seeds"},
       {instead("= 1", "= \"99999999999999999999\""), "seeds: found '99999999999999999999'"},
+      {instead("= 1", "= \"9223372036854775808\""),
+       "seeds: found '9223372036854775808'; allowed are numbers and ranges such as \"1-100\", "
+       "\"1,3,7-9\" or [1, 2], of seeds from 0 to 9223372036854775807"},
       {instead("= 1", "= \"1-60000\"") + instead("\"a\"", "\"b\"") +
            "[[group]]\nname = \"c\"\ndataset = \"data\"\nseeds = \"1-60000\"\n" + kModes,
        "group 'c': with it the list has more than 100000 jobs"},
@@ -193,6 +202,13 @@ std::vector<BadList> bad_lists() {
       {with("launcher = \"mpirun 'x\""), "launcher: found \"mpirun 'x\"; "},
       {with("per-seed = \"seed\""), "per-seed: found \"seed\"; the name of an option"},
       {with("per-seed = 1"), "per-seed: found 1; "},
+      {std::string(kGroup) + "per-seed = \"epochs\"\nmodes = { m = { epochs = 5 } }\n",
+       "group 'a': per-seed: found \"epochs\", which mode 'm' sets too, to 5; allowed is an option "
+       "that neither a mode, "},
+      {with("per-seed = \"epochs\"\noptions = { epochs = 5 }"),
+       "the options of the group or of all "},
+      {"[options]\nepochs = 5\n" + with("per-seed = \"epochs\""),
+       "or of all groups set too, to 5;"},
       {with("arrival = \"soon\""), "group 'a': arrival: found \"soon\"; allowed are seconds, such"},
       {with("arrival = -1"), "arrival: found -1; "},
       {with("arrival-every = true"), "arrival-every: found true; "},

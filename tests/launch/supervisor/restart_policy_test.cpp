@@ -41,18 +41,30 @@ TEST(RestartPolicy, GivesUpWithoutProgress) {
 
 TEST(RestartPolicy, GoesOnFromTheSecondAttemptOn) {
   const Words words = {"train", "data", "--overwrite", "--run-dir", "runs/a"};
-  EXPECT_EQ(words_of_attempt(words, 1, true, 1),
+  EXPECT_EQ(words_of_attempt(words, 1, RunThere::kOld, 1),
             (Words{"train", "data", "--overwrite", "--run-dir", "runs/a", "--snapshot-every=1"}));
-  EXPECT_EQ(words_of_attempt(words, 2, true, 0),
+  EXPECT_EQ(words_of_attempt(words, 2, RunThere::kOwn, 0),
             (Words{"train", "data", "--run-dir", "runs/a", "--resume", "--take-over"}));
   // The first attempt has ended before it made the run.
-  EXPECT_EQ(words_of_attempt(words, 2, false, 0),
+  EXPECT_EQ(words_of_attempt(words, 2, RunThere::kNone, 0),
             (Words{"train", "data", "--overwrite", "--run-dir", "runs/a", "--take-over"}));
-  EXPECT_EQ(words_of_attempt({"train", "data"}, 2, false, 0),
+  EXPECT_EQ(words_of_attempt({"train", "data"}, 2, RunThere::kNone, 0),
             (Words{"train", "data", "--resume", "--take-over"}));
   const Words own = {"train", "--resume", "--snapshot-every=5"};
-  EXPECT_EQ(words_of_attempt(own, 3, true, 1),
+  EXPECT_EQ(words_of_attempt(own, 3, RunThere::kOwn, 1),
             (Words{"train", "--resume", "--snapshot-every=5", "--take-over"}));
+}
+
+TEST(RestartPolicy, GoesOnWithNoRunOfOthers) {
+  EXPECT_EQ(words_of_attempt({"train", "data"}, 2, RunThere::kOld, 0),
+            (Words{"train", "data", "--take-over"}));
+  EXPECT_EQ(words_of_attempt({"train", "data", "--overwrite"}, 2, RunThere::kOld, 0),
+            (Words{"train", "data", "--overwrite", "--take-over"}));
+  EXPECT_EQ(words_of_attempt({"train", "data", "--resume"}, 2, RunThere::kOld, 0),
+            (Words{"train", "data", "--resume", "--take-over"}))
+      << "that run was asked for";
+  EXPECT_EQ(words_of_attempt({"train", "data"}, 2, RunThere::kOwn, 0),
+            (Words{"train", "data", "--resume", "--take-over"}));
 }
 
 TEST(RestartPolicy, StartsRanksOnEveryHost) {
