@@ -462,8 +462,8 @@ class Run:
     @property
     def status(self):
         """"finished"; "patience" or "target" if that has ended it early; "max-time" if --max-time has;
-        "stopped" if the progress function has, by False; or "interrupted", while it has no result:
-        resume() continues."""
+        "stopped" if the progress function has, by False; "divergence" if its loss became NaN; or
+        "interrupted", while it has no result: resume() continues."""
         summary = self.summary
         if not summary:
             return "interrupted"
