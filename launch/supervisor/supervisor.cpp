@@ -47,7 +47,7 @@ constexpr milliseconds kLauncherEnds{1500};
 // The same where all ranks are gone before a first epoch: they may have refused what was asked for.
 // Open MPI's takes more than two seconds to say so of its only rank, and crashes if it is
 // disturbed.
-constexpr milliseconds kLauncherReports{5000};
+constexpr milliseconds kLauncherReports{10000};
 // Within this the last words of ranks arrive whose launcher has ended.
 constexpr milliseconds kLastWords{500};
 // Within this it ends once all ranks have; one that doesn't waits for a host that is lost.
