@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/mixed_bits.hpp"
 #include "base/parallel.hpp"
 #include "base/progress.hpp"
 #include "partition/incremental.hpp"

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/csr.hpp"
-#include "base/mixed_bits.hpp"
 
 namespace atl {
 
