@@ -232,11 +232,6 @@ void run_bench(const BenchArguments& arguments) {
     if (wanted.blocks.any()) {
       fail_option("--compare: its modes share one graph; leave out {}", wanted.blocks.option());
     }
-    if (wanted.group_ranks.any()) {
-      fail_option(
-          "--compare: --group-ranks {} found, with which some modes can't run; allowed is 1",
-          to_string(wanted.group_ranks));
-    }
     if (!arguments.flags.plan.empty()) {
       fail_option("--compare: its modes replace what a plan says of bits; leave out --plan");
     }

@@ -37,7 +37,8 @@ ChannelTimes channel_times(const TraceRecorder& trace) {
     const std::string_view name = span.name;
     const int slot = slot_of(span.tag.layer, span.direction);
     const double ms = span.duration_us / 1000;
-    if (name == "wait") times[slot].wait += ms;
+    // Others of its part wait for no message.
+    if (name == "wait" && *span.what == '\0') times[slot].wait += ms;
     if (name.ends_with(" central")) times[slot].central += ms;
   }
   // Without a wait no message was sent: a layer's own work.

@@ -53,34 +53,34 @@ class ExactExchange final : public HaloExchange {
 
 class PendingExactExchange final : public PendingExchange {
  public:
-  PendingExactExchange(std::unique_ptr<PendingPackets> packets, TraceRecorder& trace, TraceTag tag,
+  PendingExactExchange(std::unique_ptr<PendingPackets> packets, const Rank& rank, TraceTag tag,
                        Direction direction, std::int64_t bytes)
       : packets_(std::move(packets)),
-        trace_(trace),
+        rank_(rank),
         tag_(tag),
         direction_(direction),
         bytes_(bytes) {}
 
   void finish_groups(int last) override {
     if (packets_ == nullptr) return;
-    const ScopedSpan span(trace_, "wait", tag_, to_string(direction_));
+    const ScopedSpan span(rank_.trace, "wait", tag_, to_string(direction_));
     packets_->finish_pieces(last);
   }
 
   void finish() override {
     if (packets_ == nullptr) return;
     {
-      ScopedSpan span(trace_, "wait", tag_, to_string(direction_));
+      ScopedSpan span(rank_.trace, "wait", tag_, to_string(direction_));
       span.set_bytes(bytes_);
       packets_->finish();
     }
-    record_packets(trace_, packets_->packet_times(), tag_, to_string(direction_));
+    record_packets(rank_, packets_->packet_times(), tag_, to_string(direction_));
     packets_.reset();
   }
 
  private:
   std::unique_ptr<PendingPackets> packets_;
-  TraceRecorder& trace_;
+  const Rank& rank_;
   TraceTag tag_;
   Direction direction_;
   std::int64_t bytes_;  // received
@@ -93,7 +93,7 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   if (ranks == 1) return std::make_unique<NothingPending>();
   check_rows(op, x);
   const char* direction = to_string(channel.direction);
-  const TraceTag tag{round.epoch, channel.layer, rank_.transport.rank(), -1, channel.number};
+  const TraceTag tag{round.epoch, channel.layer, rank_.trace.rank(), -1, channel.number};
   const int slot = channel.slot();
   const MatrixView buffer = send_buffer(slot, op.halo.sent_rows(), x.cols, x.dtype);
   {
@@ -124,12 +124,12 @@ std::unique_ptr<PendingExchange> ExactExchange::begin(const DistributedOperator&
   PacketPieces pieces{op.pieces, ends(op.sent_pieces), ends(op.received_pieces)};
   ScopedSpan span(rank_.trace, "post", tag, direction, SpanOf::kHost);
   span.set_bytes(op.halo.sent_rows() * row_bytes);
-  const TraceTag received{round.epoch, channel.layer, -1, rank_.transport.rank(), channel.number};
+  const TraceTag received{round.epoch, channel.layer, -1, rank_.trace.rank(), channel.number};
   return std::make_unique<PendingExactExchange>(
       packets_.begin(slot, std::move(sends), std::move(receives),
                      {"halo exchange", direction, channel.layer, round.epoch}, memory_,
                      std::move(pieces)),
-      rank_.trace, received, channel.direction, op.halo.halo_rows() * row_bytes);
+      rank_, received, channel.direction, op.halo.halo_rows() * row_bytes);
 }
 
 }  // namespace

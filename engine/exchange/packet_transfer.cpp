@@ -52,19 +52,22 @@ class DevicePackets final : public PendingPackets {
 
 }  // namespace
 
-void record_packets(TraceRecorder& trace, const std::vector<PacketTimes>& packets, TraceTag tag,
-                    const char* direction) {
+void record_packets(const Rank& rank, const std::vector<PacketTimes>& packets, TraceTag tag,
+                    const char* direction, const char* what) {
+  TraceRecorder& trace = rank.trace;
   for (const PacketTimes& packet : packets) {
+    const int peer = rank.transport.group()->job_rank(packet.peer);
     TraceSpan span;
     span.name = packet.received ? "packet" : "send";
     span.direction = direction;
+    span.what = what;
     span.start_us = trace.us_of(packet.posted);
     span.duration_us = trace.us_of(packet.done) - span.start_us;
     span.bytes = packet.bytes;
     span.tag = tag;
-    span.tag.source = packet.received ? packet.peer : trace.rank();
-    span.tag.destination = packet.received ? trace.rank() : packet.peer;
-    span.lane = packet.received ? receive_lane(packet.peer) : send_lane(packet.peer);
+    span.tag.source = packet.received ? peer : trace.rank();
+    span.tag.destination = packet.received ? trace.rank() : peer;
+    span.lane = packet.received ? receive_lane(peer) : send_lane(peer);
     trace.record(span);
   }
 }

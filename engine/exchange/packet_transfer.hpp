@@ -28,10 +28,11 @@ class PendingPackets {
   virtual std::vector<PacketTimes> packet_times() const { return {}; }
 };
 
-// Records a span "packet" for each packet that the recorder's rank received, from its posting here
-// until it was seen to have arrived, and a span "send" for each that it sent. tag: epoch and layer.
-void record_packets(TraceRecorder& trace, const std::vector<PacketTimes>& packets, TraceTag tag,
-                    const char* direction);
+// Records a span "packet" for each packet that this rank received, from its posting here until it
+// was seen to have arrived, and a span "send" for each that it sent, under the ranks of the job.
+// tag: epoch and layer. what: of spans.
+void record_packets(const Rank& rank, const std::vector<PacketTimes>& packets, TraceTag tag,
+                    const char* direction, const char* what = "");
 
 class PacketTransfer {
  public:

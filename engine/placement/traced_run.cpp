@@ -235,6 +235,8 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
   const Json metadata = json_field<Json>(json, "metadata", path);
   TracedRun run;
   run.model = read_trace_model(json_field<Json>(metadata, "model", path), path);
+  // Earlier versions had no traces of several ranks for a part.
+  run.model.column_share.ranks = json_field_or<int>(metadata, "ranks_per_part", path, 1);
   run.partition = parse_quality(json_field<Json>(metadata, "partition", path), path);
   run.overlap = json_field<bool>(metadata, "overlap", path);
   // Earlier versions did not say so.
@@ -251,11 +253,12 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
   run.gradient_sum = parse_sum_route(json_field_or<Json>(metadata, "gradient_sum", path, nullptr),
                                      static_cast<int>(trace.ranks.size()),
                                      fmt::format("{}: field 'gradient_sum'", path.string()));
-  if (std::ssize(run.layers) != layer_count(run.model) ||
-      run.partition.parts.size() != trace.ranks.size()) {
-    fail_input("{}: {} ranks and {} layers, but parts of {} ranks and plans of {} layers",
+  const int each = run.model.column_share.ranks;
+  if (std::ssize(run.layers) != layer_count(run.model) || each < 1 ||
+      std::ssize(run.partition.parts) * each != std::ssize(trace.ranks)) {
+    fail_input("{}: {} ranks and {} layers, but {} parts on {} ranks each and plans of {} layers",
                path.string(), trace.ranks.size(), layer_count(run.model),
-               run.partition.parts.size(), run.layers.size());
+               run.partition.parts.size(), each, run.layers.size());
   }
   std::vector<RankEpochs> ranks;
   for (const RankTrace& rank : trace.ranks) ranks.push_back(epochs_of(rank));

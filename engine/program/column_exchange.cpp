@@ -49,14 +49,18 @@ void ColumnExchange::columns_of_range(const Columns& columns, ConstMatrixView sh
   const RowRange of_part = shape_.range_of_part(rows);
   Queue& packing = packets_.packing_queue();
   const std::vector<MatrixView> packed = packed_slices(packing, columns, own.rows);
-  for (int role = 0; role < group.roles(); ++role) {
-    copy_slice(rules::kToColumns, packing, columns, role, own,
-               packed[static_cast<std::size_t>(role)]);
+  std::unique_ptr<PendingPackets> packets;
+  {
+    const ScopedSpan span = copying(rules::kToColumns, label);
+    for (int role = 0; role < group.roles(); ++role) {
+      copy_slice(rules::kToColumns, packing, columns, role, own,
+                 packed[static_cast<std::size_t>(role)]);
+    }
+    packets = begin(rules::kToColumns, packed, part, of_part, label);
+    copy_slice(rules::kToColumns, rank_.queue, columns, group.role(), own,
+               part.rows_in(group.share(of_part)));
   }
-  const auto packets = begin(rules::kToColumns, packed, part, of_part, label);
-  copy_slice(rules::kToColumns, rank_.queue, columns, group.role(), own,
-             part.rows_in(group.share(of_part)));
-  packets->finish();
+  finish(*packets, rules::kToColumns, label);
 }
 
 void ColumnExchange::rows_of_range(const Columns& columns, MatrixView part, MatrixView shares,
@@ -67,10 +71,15 @@ void ColumnExchange::rows_of_range(const Columns& columns, MatrixView part, Matr
   // Packets are read and written behind what computes these rows, and what read the last ones.
   Queue& packing = packets_.packing_queue();
   const std::vector<MatrixView> packed = packed_slices(packing, columns, own.rows);
-  const auto packets = begin(rules::kToRows, packed, part, of_part, label);
-  copy_slice(rules::kToRows, rank_.queue, columns, group.role(), part.rows_in(group.share(of_part)),
-             own);
-  packets->finish();
+  std::unique_ptr<PendingPackets> packets;
+  {
+    const ScopedSpan span = copying(rules::kToRows, label);
+    packets = begin(rules::kToRows, packed, part, of_part, label);
+    copy_slice(rules::kToRows, rank_.queue, columns, group.role(),
+               part.rows_in(group.share(of_part)), own);
+  }
+  finish(*packets, rules::kToRows, label);
+  const ScopedSpan span = copying(rules::kToRows, label);
   for (int role = 0; role < group.roles(); ++role) {
     copy_slice(rules::kToRows, rank_.queue, columns, role, packed[static_cast<std::size_t>(role)],
                own);
@@ -95,6 +104,16 @@ std::unique_ptr<PendingPackets> ColumnExchange::begin(const Rule& conversion,
   }
   // Each conversion is done before the next one begins: one slot.
   return packets_.begin(0, std::move(sends), std::move(receives), label, memory_);
+}
+
+void ColumnExchange::finish(PendingPackets& packets, const Rule& conversion,
+                            const OperationLabel& label) {
+  {
+    ScopedSpan span(rank_.trace, "wait", tag_of(label), label.direction);
+    span.set_what(conversion.span);
+    packets.finish();
+  }
+  record_packets(members_, packets.packet_times(), tag_of(label), label.direction, conversion.span);
 }
 
 void ColumnExchange::copy_slice(const Rule& conversion, Queue& queue, const Columns& columns,

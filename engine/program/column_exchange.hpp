@@ -72,6 +72,13 @@ class ColumnExchange {
   std::unique_ptr<PendingPackets> begin(const Rule& conversion,
                                         const std::vector<MatrixView>& packed, MatrixView part,
                                         RowRange of_part, const OperationLabel& label);
+  // A span of copying for `conversion`.
+  ScopedSpan copying(const Rule& conversion, const OperationLabel& label) const {
+    return {rank_.trace, conversion.span, tag_of(label), label.direction};
+  }
+  static TraceTag tag_of(const OperationLabel& label) { return {label.epoch, label.layer}; }
+  // Waits for the others of the group.
+  void finish(PendingPackets& packets, const Rule& conversion, const OperationLabel& label);
   // From here on transfers write to values in this memory.
   void use(std::shared_ptr<const void> memory);
 

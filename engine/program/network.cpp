@@ -160,7 +160,10 @@ void Network::run_blocks(const Execution& execution, std::span<const Block> bloc
     const Scope& scope = pass.program.scopes[static_cast<std::size_t>(block.scope)];
     {
       std::optional<ScopedSpan> span;
-      if (block.name != nullptr && execution.inside == nullptr) {
+      // Conversions tell copying from waiting themselves.
+      const bool converts = !block.calls.empty() &&
+                            pass.program.at(block.calls.front().value).rule->reach == Reach::kGroup;
+      if (block.name != nullptr && execution.inside == nullptr && !converts) {
         span.emplace(rank_.trace, block.name, TraceTag{round.epoch, scope.layer, -1, -1},
                      has_directions(scope) ? to_string(scope.direction) : "");
       }

@@ -143,6 +143,9 @@ RankState::RankState(const Program& training, const NetworkOptions& options, con
     : rank(rank_),
       dtype(options.dtype),
       graph(std::make_unique<GraphState>(training, options, rank_, graph_, features)),
+      share_ids(rank_.group == nullptr
+                    ? std::vector<GlobalId>()
+                    : rank_.group->of_own_rows(graph_.inner_ids, graph_.central, 1)),
       // Libraries of devices are slow where rows start anywhere; a CPU arranges operands anew.
       own_parameters(std::make_unique<ParameterStore>(
           options.dtype, /*pads_operands=*/!rank_.backend.host_accessible())),
@@ -150,7 +153,8 @@ RankState::RankState(const Program& training, const NetworkOptions& options, con
       own_norms(std::make_unique<std::vector<NormState>>()),
       norms(*own_norms) {
   for (const DeclaredParameter& p : training.parameters) {
-    parameters.declare(p, graph_.inner_ids);
+    parameters.declare(
+        p, rank_.group == nullptr ? graph_.inner_ids : std::span<const GlobalId>(share_ids));
   }
   for (const DeclaredNorm& norm : training.norms) {
     norms.push_back({.name = norm.name, .columns = norm.columns});

@@ -108,6 +108,7 @@ struct RankState {
   std::unique_ptr<GraphState> graph = {};
   ConstMatrixView node_parameters = {};  // instead of features, where they are trained
   PairViews pairs = {};                  // of a program of pairs: the block at hand
+  std::vector<GlobalId> share_ids = {};  // of this rank's rows, where several ranks hold the part
   std::unique_ptr<ParameterStore> own_parameters = {};
   ParameterStore& parameters;
   std::unique_ptr<std::vector<NormState>> own_norms = {};

@@ -49,7 +49,8 @@ class GraphMaker {
   }
 
  private:
-  using WorkKey = std::tuple<int, std::string, int, std::string>;  // rank, name, layer, direction
+  // rank, name, what, layer, direction
+  using WorkKey = std::tuple<int, std::string, std::string, int, std::string>;
 
   // An evaluation after the epoch carries its number, too.
   bool in_epoch(int rank, const TraceEvent& event) const {
@@ -85,7 +86,7 @@ class GraphMaker {
       const TraceEvent& e = events[i];
       if (e.lane > kQueueLane || !in_epoch(rank, e)) continue;
       const int node = add_node(FlowKind::kWork, rank, e);
-      work_[{rank, e.name, e.tag.layer, e.direction}].push_back(node);
+      work_[{rank, e.name, e.what, e.tag.layer, e.direction}].push_back(node);
       node_of_[{rank, static_cast<int>(i)}] = node;
       if (const auto before = last.find(e.lane); before != last.end()) {
         add_edge(before->second, node, FlowEdgeKind::kOrder);
@@ -94,10 +95,11 @@ class GraphMaker {
     }
   }
 
-  // The first work of this name, layer and direction on the rank that has not ended before `time`;
-  // -1 if there is none.
-  int find_work(int rank, const char* name, const TraceEvent& of, double time) const {
-    const auto found = work_.find({rank, name, of.tag.layer, of.direction});
+  // The first work of these names on the rank, of the layer and direction of a packet, that has not
+  // ended before `time`; -1 if there is none.
+  int find_work(int rank, const std::string& name, const std::string& what, const TraceEvent& of,
+                double time) const {
+    const auto found = work_.find({rank, name, what, of.tag.layer, of.direction});
     if (found == work_.end()) return -1;
     for (const int node : found->second) {
       if (graph_.nodes[static_cast<std::size_t>(node)].end_us >= time - kRoundingUs) return node;
@@ -105,7 +107,8 @@ class GraphMaker {
     return -1;
   }
 
-  [[noreturn]] void fail_incomplete(const TraceEvent& of, int rank, const char* lacks) const {
+  [[noreturn]] void fail_incomplete(const TraceEvent& of, int rank,
+                                    const std::string& lacks) const {
     fail_input(
         "{}: epoch {}, layer {}, {}: the packet from rank {} to rank {} has no span {} on rank {}: "
         "the file is damaged",
@@ -114,15 +117,17 @@ class GraphMaker {
   }
 
   // Where `rank` was when it posted at `time`: what passes through staging memory is posted at the
-  // begin of the wait.
+  // begin of the wait. Conversions post while they copy.
   int posting_work(int rank, const TraceEvent& of, double time) const {
-    int node = find_work(rank, "post", of, time);
-    if (node < 0) node = find_work(rank, "wait", of, time);
-    if (node < 0) fail_incomplete(of, rank, "'post'");
+    const std::string post = of.what.empty() ? "post" : of.what;
+    int node = find_work(rank, post, "", of, time);
+    const int wait = find_work(rank, "wait", of.what, of, time);
+    if (node < 0 || (!of.what.empty() && wait >= 0 && wait < node)) node = wait;
+    if (node < 0) fail_incomplete(of, rank, "'" + post + "'");
     return node;
   }
   int waiting_work(int rank, const TraceEvent& of, double time) const {
-    const int node = find_work(rank, "wait", of, time);
+    const int node = find_work(rank, "wait", of.what, of, time);
     if (node < 0) fail_incomplete(of, rank, "'wait'");
     return node;
   }

@@ -143,14 +143,6 @@ void check_groups(const TrainOptions& options) {
   const std::string found = "--group-ranks " + to_string(options.group_ranks);
   const Refusal refuse{found};
   const ModelConfig& model = options.model;
-  refuse(!exchange_mode(options.exchange).sends_all(), "--exchange " + options.exchange,
-         "which leaves out messages, each slice of a row by itself",
-         "allowed are exact, quantized, one-bit, stale and compensated");
-  refuse(options.snapshot_every > 0 && options.exchange != kExactMode,
-         fmt::format("--snapshot-every {}", options.snapshot_every),
-         "which asks every rank for a state of its messages", "allowed with --exchange exact");
-  refuse(options.local_until.any(), options.first_phase_option(),
-         "in whose epochs ranks of a group would still send to each other");
   refuse(options.blocks.any(), options.blocks.option(),
          options.blocks.deals()
              ? "whose blocks are dealt to ranks that hold a part alone"
@@ -162,15 +154,6 @@ void check_groups(const TrainOptions& options) {
          "and shares of marginal rows are not divided into groups", "allowed are auto and off");
   refuse(model.recompute_all || model.recomputation.any(), "--recompute all",
          "which computes whole rows of other parts", "allowed is none");
-  refuse(!model.memory.empty(), "--memory " + model.memory,
-         "which drops and moves values that a rank holds alone");
-  refuse(!model.offload_folder.empty(), "--offload-folder " + model.offload_folder,
-         "which pages values that a rank holds alone");
-  refuse(model.offload == OffloadChoice::kOn, "--offload on",
-         "which moves values that a rank holds alone", "allowed are auto and off");
-  refuse(model.trains_nodes(), "--features " + model.node_features,
-         "whose rows are on the rank that holds their part");
-  refuse(options.trace, "--trace", "and traces number ranks by parts");
   refuse(options.replay.weights == ReplayWeights::kMatch, "--replay-weights match",
          "which reads whole rows of nodes");
 }

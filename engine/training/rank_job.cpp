@@ -119,7 +119,6 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
       transport, backend_->host_accessible() ? 0 : 1, {"device count"});
   options_.arrival = arrival_in_job(options_.arrival, /*on_cpus=*/some_device == 0,
                                     /*alone=*/group_ == nullptr, transport.divides_packets());
-  require_groups(options);
   require_replay(options, transport);
   require_offload(options, transport);
   if (options.replay.any() && model_outputs == 0) choose_replay();
@@ -216,7 +215,7 @@ void RankJob::prepare(std::int64_t model_outputs) {
                                        model_.dtype, options_.loss, model_outputs, group_.get());
     if (data_->dataset().task == Task::kLinkPrediction) {
       data_->set_links(
-          LinkShare::read(transport_, dataset_, data_->graph().inner_ids, data_->dataset().nodes));
+          LinkShare::read(transport_, dataset_, data_->host_ids(), data_->dataset().nodes));
     }
     if (options_.blocks.any() && model_outputs == 0) {
       data_->set_dealing(BlockDealing(transport_, dataset_, data_->graph(), options_.blocks,
@@ -437,17 +436,6 @@ void RankJob::require_offload(const TrainOptions& options, Transport& transport)
         "--offload on: rank {} computes on {}, whose memory is the host's; only a GPU has another, "
         "--backend cuda; use auto, or give --offload-folder",
         transport.rank(), backend_->name());
-  });
-}
-
-void RankJob::require_groups(const TrainOptions& options) const {
-  if (group_ == nullptr) return;
-  on_all_ranks(transport_, [&] {
-    if (shard_.dataset().task != Task::kLinkPrediction) return;
-    fail_option(
-        "--group-ranks {}: the task is {}, whose pairs are read from ranks that hold a part alone; "
-        "allowed with the other tasks",
-        to_string(options.group_ranks), to_string(shard_.dataset().task));
   });
 }
 

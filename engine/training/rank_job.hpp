@@ -90,8 +90,6 @@ class RankJob {
   // See the constructor.
   Shard shard_of_chosen(const Dataset& dataset, const std::vector<GlobalId>& nodes,
                         std::int64_t model_outputs) const;
-  // Throws Error{kOption} on all ranks if --group-ranks asks for what can't be.
-  void require_groups(const TrainOptions& options) const;
   // Collective.
   Shard shard_of_cut(int number);
   // From shard_ to a trainer that can run. Collective.

@@ -22,6 +22,7 @@ Json trace_metadata(RankJob& job, const TrainOptions& options, const MessageReco
   return {{"format", "atoll trace"},
           {"version", 1},
           {"ranks", transport.size()},
+          {"ranks_per_part", job.map().ranks_per_part()},
           {"model", trace_json(model)},
           {"layers", layers},
           {"exchange", exchange_json(options)},

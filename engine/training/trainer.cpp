@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "engine/exchange/group_report.hpp"
+#include "engine/exchange/messages/group_report.hpp"
 #include "engine/training/calibration.hpp"
 
 namespace atl {
@@ -113,9 +113,8 @@ std::unique_ptr<Loss> Trainer::make_loss() {
     return std::make_unique<NodeWeightedLoss>(rank_, data_.targets(), total, data_.node_weights(),
                                               data_.outputs(), model_.dtype);
   }
-  auto links =
-      std::make_unique<LinkTask>(rank_, *data_.links(), options_.loss.links, data_.graph().inner(),
-                                 metric_, model_, network_.parameters());
+  auto links = std::make_unique<LinkTask>(rank_, *data_.links(), options_.loss.links, data_.rows(),
+                                          metric_, model_, network_.parameters());
   links_ = links.get();
   return links;
 }

@@ -13,6 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import OneFolderTest, run
 
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/groups.md")
+QUICK_PROBE = ["--kernel-time", "0.01", "--rows", "4096", "--pairs-time", "5", "--progress-time", "0.1"]
 TRAIN = ["train", "data/arxiv", "--norm", "batch", "--layers", "3", "--hidden", "20", "--backend",
          "cpu"]
 
@@ -102,15 +103,70 @@ class GroupsTest(OneFolderTest):
         # The rest are sums over all ranks.
         self.assertEqual(len(set(rest.values())), 1, rest)
 
+    def test_links_and_trained_features_have_the_same_losses(self):
+        self.succeed("split", "data/arxiv", "--links", "--out", "data/links")
+        self.succeed("generate", "sbm", "--nodes", "600", "--features", "0", "--classes", "4", "--out",
+                     "data/bare")
+        for name, dataset, options in (
+                ("links", "data/links", ["--model", "sage", "--negatives", "2"]),
+                ("bare", "data/bare", ["--features", "trained:24"])):
+            losses = {}
+            for group in ("1", "2", "4"):
+                run_dir = f"{name}-{group}"
+                result = run(["train", dataset, *options, "--layers", "2", "--hidden", "16",
+                              "--epochs", "20", "--group-ranks", group, "--run-dir", run_dir],
+                             self.folder, ranks=4)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                path = os.path.join(self.folder, run_dir, "metrics.jsonl")
+                with open(path, encoding="utf-8") as file:
+                    losses[group] = [json.loads(line)["loss"] for line in file]
+            for group in ("2", "4"):
+                for epoch, bound in ((1, 1e-6), (2, 1e-5), (20, 1e-4)):
+                    loss = losses["1"][epoch - 1]
+                    self.assertAlmostEqual(losses[group][epoch - 1], loss, delta=bound * loss,
+                                           msg=f"{name}, groups {group}, epoch {epoch}")
+
+    def test_a_trace_shows_packets_between_ranks_of_the_job(self):
+        self.train("traced", "--group-ranks", "2", "--trace", "--epochs", "4")
+        self.succeed("trace", "merge", "traced")
+        with open(os.path.join(self.folder, "traced/dataflow.json"), encoding="utf-8") as file:
+            dataflow = json.load(file)
+        pairs = {(node["rank"], node["destination"]) for node in dataflow["nodes"]
+                 if node["kind"] == "packet"}
+        inside = {(0, 1), (1, 0), (2, 3), (3, 2)}
+        # Slices of messages go to the rank of the same role.
+        between = {(0, 2), (2, 0), (1, 3), (3, 1)}
+        self.assertEqual(pairs, inside | between)
+        with open(os.path.join(self.folder, "traced/trace.json"), encoding="utf-8") as file:
+            trace = json.load(file)
+        self.assertEqual(trace["metadata"]["ranks_per_part"], 2)
+        waits = [event for event in trace["traceEvents"]
+                 if event["name"] == "wait" and event["args"].get("what") == "to columns"]
+        self.assertGreater(len(waits), 8)
+        result = run(["topology", "probe", "--out", "topology.json", *QUICK_PROBE], self.folder, ranks=4)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("measured", self.succeed("trace", "replay", "traced", "--topology",
+                                               "topology.json"))
+        self.succeed("plan", "data/arxiv", "--norm", "batch", "--layers", "3", "--hidden", "20",
+                     "--topology", "topology.json", "--measured", "traced", "--out", "plan.json",
+                     "--budget", "1s")
+
+    def test_modes_are_compared(self):
+        result = run(["bench", "data/arxiv", "--hidden", "32", "--warmup", "1", "--epochs", "2",
+                      "--group-ranks", "2", "--compare", "vanilla,exact,4", "--json"], self.folder,
+                     ranks=4)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        modes = {mode["mode"]: mode for mode in json.loads(result.stdout)["modes"]}
+        self.assertEqual(modes["vanilla"]["loss"], modes["exact"]["loss"])
+        self.assertLess(modes["4"]["bytes_sent_per_epoch"], modes["exact"]["bytes_sent_per_epoch"])
+
     def test_refusals_name_option_value_and_what_is_allowed(self):
         for options, words in (
                 (["--group-ranks", "3"], ["--group-ranks 3", "4 ranks", "1, 2, 4"]),
                 (["--group-ranks", "no"], ["--group-ranks no", "host", "all"]),
                 (["--group-ranks", "2", "--model", "gatv2", "--heads", "2"],
                  ["--group-ranks 2: layer 2", "--output-heads"]),
-                (["--group-ranks", "2", "--exchange", "periodic"],
-                 ["--exchange periodic", "compensated"]),
-                (["--group-ranks", "2", "--memory", "1GiB"], ["--memory 1GiB"]),
+                (["--group-ranks", "2", "--recompute", "all"], ["--recompute all"]),
                 (["--group-ranks", "host", "--blocks", "2"], ["--group-ranks host", "--blocks 2"])):
             error = self.refuse(*TRAIN, *options, "--epochs", "1", "--ranks", "4", "--transport",
                                 "local", "--run-dir", "none")

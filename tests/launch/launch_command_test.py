@@ -117,6 +117,21 @@ class LaunchTest(OneFolderTest):
         identity = json.loads(self.read("cut", "snapshots.json"))["id"]
         self.assertNotIn("atoll-" + identity, os.listdir(self.path("memory")))
 
+    def test_ranks_of_a_group_have_their_messages_back(self):
+        more = ["--group-ranks", "2", "--exchange", "stale"]
+        whole = run(["train", "data", "--run-dir", "whole-groups", "--epochs", "40", *TRAINING,
+                     *more], self.folder, ranks=4)
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        job = self.launch("groups", 40, ranks=4, more=more)
+        self.wait_until(lambda: self.epochs("groups") >= 5, job)
+        self.kill_rank(2, "groups", job)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 0, output)
+        self.assertNotIn("starts anew", output)
+        self.assertEqual(self.tensors("groups"), self.tensors("whole-groups"))
+        self.assertEqual([event["event"] for event in self.events("groups")],
+                         ["started", "failed", "started", "recovered", "done"])
+
     def test_a_rank_that_stands_still_and_a_launcher_that_is_killed(self):
         job = self.launch("odd", 400, "--silence", "2")
         self.wait_until(lambda: self.epochs("odd") >= 5 and len(ranks_of("odd")) == 2, job)

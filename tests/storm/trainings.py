@@ -34,8 +34,9 @@ KEEPING = {
     "local": ["--exchange", "compensated", "--local-until", "150", "--repartition-every", "30"],
     "together": ["--group-ranks", "all", "--average-weights", "0.9"],
     "groups": ["--group-ranks", "2", "--exchange", "compensated"],
+    "slices": ["--group-ranks", "2", "--exchange", "skip"],
 }
-RANKS_OF = {"groups": 4}  # else RANKS
+RANKS_OF = {"groups": 4, "slices": 4}  # else RANKS
 TRANSPORTS = ("mpi", "local")
 NAMES = [(model, exchange, transport) for model in MODELS for exchange in EXCHANGES
          for transport in TRANSPORTS]

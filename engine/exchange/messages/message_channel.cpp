@@ -23,8 +23,7 @@ class MessageChannel::Pending final : public PendingExchange {
   Pending(MessageChannel& channel, MatrixView x, int epoch, std::unique_ptr<PendingPackets> packets,
           std::unique_ptr<PendingPackets> shift)
       : channel_(channel), x_(x), packets_(std::move(packets)), shift_(std::move(shift)) {
-    tag_ = {epoch, channel.channel_.layer, -1, channel.rank_.transport.rank(),
-            channel.channel_.number};
+    tag_ = {epoch, channel.channel_.layer, -1, channel.rank_.trace.rank(), channel.channel_.number};
   }
 
   void finish_groups(int last) override {
@@ -49,7 +48,9 @@ class MessageChannel::Pending final : public PendingExchange {
       if (shift_ != nullptr) shift_->finish();
       if (packets_ != nullptr) packets_->finish();
     }
-    if (packets_ != nullptr) record_packets(trace(), packets_->packet_times(), tag_, direction());
+    if (packets_ != nullptr) {
+      record_packets(channel_.rank_, packets_->packet_times(), tag_, direction());
+    }
     packets_.reset();
     if (shift_ != nullptr) {
       channel_.shifted_->add(channel_.rank_.backend, channel_.rank_.queue,
@@ -187,7 +188,7 @@ RoundingSpec MessageChannel::rounding(const Round& round) const {
 }
 
 void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& round) {
-  const TraceTag tag{round.epoch, channel_.layer, rank_.transport.rank(), -1, channel_.number};
+  const TraceTag tag{round.epoch, channel_.layer, rank_.trace.rank(), -1, channel_.number};
   const ScopedSpan span(rank_.trace, "pack", tag, to_string(channel_.direction), SpanOf::kHost);
   const std::span<std::byte> sent = sent_packets();
   const PackTrace trace{range_.span().first(sent_.groups().rows.size()),
@@ -219,7 +220,7 @@ void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& ro
 std::unique_ptr<PendingPackets> MessageChannel::post(PacketTransfer& packets, MatrixView target,
                                                      const Round& round) {
   const char* direction = to_string(channel_.direction);
-  const TraceTag tag{round.epoch, channel_.layer, rank_.transport.rank(), -1, channel_.number};
+  const TraceTag tag{round.epoch, channel_.layer, rank_.trace.rank(), -1, channel_.number};
   auto* const sent = static_cast<std::byte*>(memory_->sent.get());
   auto* const received = static_cast<std::byte*>(memory_->received.get());
   std::vector<std::span<const std::byte>> sends;
@@ -283,7 +284,7 @@ std::unique_ptr<PendingExchange> MessageChannel::begin(PacketTransfer& packets, 
 void MessageChannel::settle() {
   if (under_way_ == nullptr) return;
   {
-    const TraceTag tag{epoch_, channel_.layer, -1, rank_.transport.rank(), channel_.number};
+    const TraceTag tag{epoch_, channel_.layer, -1, rank_.trace.rank(), channel_.number};
     ScopedSpan span(rank_.trace, "wait", tag, to_string(channel_.direction));
     span.set_bytes(received_bytes());
     under_way_->finish();

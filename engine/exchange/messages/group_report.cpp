@@ -1,4 +1,4 @@
-#include "engine/exchange/group_report.hpp"
+#include "engine/exchange/messages/group_report.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,6 +6,7 @@
 #include <map>
 
 #include "engine/comm/rank_values.hpp"
+#include "engine/exchange/messages/message_choice.hpp"
 
 namespace atl {
 
@@ -21,6 +22,9 @@ struct SentInSlice {
   std::int64_t rows = 0;
   std::int64_t bytes = 0;
   std::array<std::int64_t, kWireBits.size()> rows_of_width{};
+  std::array<std::int64_t, kMessagePeriods.size()> rows_of_period{};  // by place there
+  std::int64_t as_rows = 0;
+  double mean_bits = 0;         // of all channels
   std::int64_t was_chosen = 0;  // its widths, and what follows says how
   double solver_ms = 0;         // of all channels, as the next one
   double gap = 0;
@@ -33,6 +37,12 @@ std::vector<SentInSlice> to_travel(const ExchangeReport& report) {
     SentInSlice& sent = all.emplace_back(SentInSlice{
         m.channel.number, m.channel.layer, static_cast<std::int64_t>(m.channel.direction),
         m.channel.constant ? 1 : 0, m.columns, m.rows, m.bytes, m.rows_of_width});
+    for (std::size_t p = 0; p < kMessagePeriods.size(); ++p) {
+      const auto found = m.rows_of_period.find(kMessagePeriods[p]);
+      if (found != m.rows_of_period.end()) sent.rows_of_period[p] = found->second;
+    }
+    sent.as_rows = m.as_rows ? 1 : 0;
+    sent.mean_bits = report.mean_bits;
     if (!report.choice) continue;
     sent.was_chosen = 1;
     sent.solver_ms = report.choice->solver_ms;
@@ -57,10 +67,15 @@ class SumOfSlices {
     messages.bytes += sent.bytes;
     for (std::size_t w = 0; w < kWireBits.size(); ++w) {
       messages.rows_of_width[w] += sent.rows_of_width[w];
-      const auto values = static_cast<double>(sent.rows_of_width[w] * sent.columns);
-      values_ += values;
-      value_bits_ += values * kWireBits[w];
     }
+    for (std::size_t p = 0; p < kMessagePeriods.size(); ++p) {
+      if (sent.rows_of_period[p] == 0) continue;
+      messages.rows_of_period[kMessagePeriods[p]] += sent.rows_of_period[p];
+    }
+    messages.as_rows |= sent.as_rows != 0;
+    const auto values = static_cast<double>(sent.rows * sent.columns);
+    values_ += values;
+    value_bits_ += values * sent.mean_bits;
     if (sent.was_chosen != 0) add_choice(sent, channel.slot());
   }
   ExchangeReport report() const {
