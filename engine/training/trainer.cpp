@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "engine/exchange/messages/group_report.hpp"
+#include "engine/exchange/group_report.hpp"
 #include "engine/training/calibration.hpp"
 
 namespace atl {

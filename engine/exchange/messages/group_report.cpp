@@ -1,4 +1,4 @@
-#include "engine/exchange/messages/group_report.hpp"
+#include "engine/exchange/group_report.hpp"
 
 #include <algorithm>
 #include <array>
