@@ -37,25 +37,52 @@ struct PlanArguments {
   std::string bits = "32";
   std::string out = "plan.json";
   std::string trace;
-  std::string measured;
+  std::vector<std::string> measured;
 };
 
-Measured read_measured(const std::string& folder, const ModelConfig& model,
-                       const Topology& topology) {
-  if (folder.empty()) return {};
-  const TracedRun run = read_traced_run(folder);
-  if (!is_run_of(run, model)) {
-    fail_input("{}: a run of {} with {} layers, but the plan is for {} with {}{}", folder,
-               model_name(run.model), layer_count(run.model), model_name(model), layer_count(model),
-               model_name(run.model) == model_name(model) ? ", other ones" : "");
+// Of the runs of --measured, by how many ranks held a part: slices of columns take other times than
+// whole rows.
+class MeasuredRuns {
+ public:
+  MeasuredRuns() = default;
+  MeasuredRuns(const std::vector<std::string>& folders, const ModelConfig& model,
+               const Topology& topology) {
+    std::map<int, std::string> folder_of;
+    for (const std::string& folder : folders) {
+      const TracedRun run = read_traced_run(folder);
+      if (!is_run_of(run, model)) {
+        fail_input("{}: a run of {} with {} layers, but the plan is for {} with {}{}", folder,
+                   model_name(run.model), layer_count(run.model), model_name(model),
+                   layer_count(model),
+                   model_name(run.model) == model_name(model) ? ", other ones" : "");
+      }
+      const int ranks = run.model.column_share.ranks;
+      const auto [place, is_new] = folder_of.emplace(ranks, folder);
+      if (!is_new) {
+        fail_option(
+            "--measured {}: as many ranks hold a part as in {}, {}; allowed is one run each",
+            folder, place->second, ranks);
+      }
+      runs_.emplace(ranks, measured_by(run, topology));
+    }
   }
-  return measured_by(run, topology);
-}
+
+  // That of groups of this size; where there was no such run, of the smallest.
+  const Measured& of_groups(int size) const {
+    static const Measured kNothing;
+    if (runs_.empty()) return kNothing;
+    const auto found = runs_.find(size);
+    return found != runs_.end() ? found->second : runs_.begin()->second;
+  }
+
+ private:
+  std::map<int, Measured> runs_;
+};
 
 // The input of planning: model, cuts, and what the plan says of the graph.
 struct PlanInput {
   ModelConfig model;
-  Measured measured;
+  MeasuredRuns measured;
   std::map<int, std::vector<CutCandidate>> cuts;  // by how many ranks hold a part
   std::map<int, std::string> refused;             // why others are not among them
   Plan plan;
@@ -111,7 +138,7 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   PlanInput input;
   input.model = model_for(info, options.model, topology.ranks());
   require_offload(input.model, topology);
-  input.measured = read_measured(arguments.measured, input.model, topology);
+  input.measured = MeasuredRuns(arguments.measured, input.model, topology);
   const std::span<const std::uint8_t> split =
       info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
   const AllowedGroups groups(asked_groups, 1, arguments.search, options, topology);
@@ -122,7 +149,7 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
           arguments.search == "none"
               ? std::vector{default_cut(dataset.graph(), split, partition, as_cut, input.model)}
               : cut_candidates(dataset.graph(), split, partition, as_cut, input.model,
-                               input.measured.corrections);
+                               input.measured.of_groups(size).corrections);
     });
   }
   input.plan.dataset = info.name;
@@ -143,7 +170,7 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
                                      .nodes = first.nodes},
                                     topology.ranks());
   require_offload(input.model, topology);
-  input.measured = read_measured(arguments.measured, input.model, topology);
+  input.measured = MeasuredRuns(arguments.measured, input.model, topology);
   input.plan.dataset = first.name;
   std::map<int, std::vector<CutCandidate>> cuts;
   for (const NamedShape& shape : shapes) {
@@ -224,15 +251,15 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   PlanInput input = arguments.shapes.empty() ? dataset_input(arguments, options, groups, topology)
                                              : shape_input(arguments, options, groups, topology);
   Activity activity("searching for a plan");
-  const PlannedMessages messages = planned_messages(asked, input.measured);
   std::vector<GroupPlans> plans;
   // One search after another, in the time that all of them may take.
   request.options.seconds /= static_cast<double>(input.cuts.size());
   for (auto& [size, cuts] : input.cuts) {
+    const Measured& measured = input.measured.of_groups(size);
     GroupPlans& of_size = plans.emplace_back(
         topology, input.model, size,
-        GroupPlans::Setting{std::move(cuts), asked.bits, input.measured.corrections,
-                            asked.start_bits, messages});
+        GroupPlans::Setting{std::move(cuts), asked.bits, measured.corrections, asked.start_bits,
+                            planned_messages(asked, measured)});
     // The network was trained on parts of one rank each.
     request.options.prior = {};
     if (policy && size == 1) request.options.prior = policy_prior(of_size.space(), *policy);
@@ -331,8 +358,9 @@ void add_plan_command(CLI::App& app) {
                   "Also write the simulated epoch as a Chrome trace (opens in Perfetto)");
   plan.add_option("--measured", arguments->measured,
                   "Run folder of atoll train --trace on this machine, from which the simulator "
-                  "learns how long phases really take")
-      ->check(CLI::ExistingDirectory);
+                  "learns how long phases really take; once for each --group-ranks that was tried")
+      ->check(CLI::ExistingDirectory)
+      ->take_all();
   add_explain_command(*command);
   add_train_policy_command(*command);
   command->require_subcommand(0, 1);

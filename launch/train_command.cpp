@@ -37,8 +37,9 @@ namespace {
 const int kDivergedExit = Error(ErrorKind::kDiverged, "").exit_code();
 
 void print_summary(const Json& summary, const std::filesystem::path& run_dir) {
-  print("{} on {}: {} epochs", summary.at("model").get<std::string>(),
-        summary.at("dataset").get<std::string>(), summary.at("epochs").get<int>());
+  const int epochs = summary.at("epochs").get<int>();
+  print("{} on {}: {} epoch{}", summary.at("model").get<std::string>(),
+        summary.at("dataset").get<std::string>(), epochs, epochs == 1 ? "" : "s");
   if (summary.at("train").is_null() && summary.at("valid").is_null() &&
       !summary.contains("undefined")) {
     fmt::print(", not evaluated yet\n");
@@ -248,9 +249,11 @@ int run_train(const TrainArguments& arguments, CLI::App& command) {
       try {
         return train(options, description, job, transport, *folder);
       } catch (const Error& error) {
-        // It would diverge again.
-        if (supervisor != nullptr && error.kind() == ErrorKind::kDiverged)
-          supervisor->say_goodbye();
+        // It would diverge again, or meet the same full disk.
+        const bool ends_again = error.kind() == ErrorKind::kDiverged ||
+                                error.kind() == ErrorKind::kInput ||
+                                error.kind() == ErrorKind::kOption;
+        if (supervisor != nullptr && ends_again) supervisor->say_goodbye();
         throw;
       }
     }();

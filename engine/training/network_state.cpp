@@ -148,16 +148,21 @@ void load_network_state(Network& network, const Rank& rank, const SafetensorsFil
   }
 }
 
+std::string divergence(int epoch, const std::string& what, double value) {
+  return fmt::format(
+      "epoch {}: {} {}: the run has diverged; lower --lr, or check the features for huge values "
+      "(atoll info --validate)",
+      epoch, what, std::isnan(value) ? "NaN" : fmt::format("{}", value));
+}
+
 void require_finite_parameters(Network& network, const Rank& rank, int epoch) {
   ParameterStore& parameters = network.parameters();
   const std::vector<float> values = download_f32(rank.backend, rank.queue, parameters.values());
   for (const Parameter& p : parameters.list()) {
     for (std::int64_t i = p.offset; i < p.offset + p.rows * p.columns; ++i) {
       if (std::isfinite(values[static_cast<std::size_t>(i)])) continue;
-      fail(ErrorKind::kDiverged,
-           "epoch {}: {} became {}: the run has diverged; lower --lr, or check the features for "
-           "huge values (atoll info --validate)",
-           epoch, p.name, values[static_cast<std::size_t>(i)]);
+      fail(ErrorKind::kDiverged, "{}",
+           divergence(epoch, p.name + " became", values[static_cast<std::size_t>(i)]));
     }
   }
 }

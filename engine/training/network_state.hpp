@@ -22,6 +22,8 @@ SafetensorsFile with_rows_of_nodes(Network& network, const Rank& rank, Safetenso
 // no finite number.
 void load_network_state(Network& network, const Rank& rank, const SafetensorsFile& file,
                         Optimizer* optimizer, const std::string& place);
+// The words for a value that is no finite number. what: "the loss is".
+std::string divergence(int epoch, const std::string& what, double value);
 // Throws Error{kDiverged} naming the epoch and a parameter if one of this rank's is NaN or
 // infinite.
 void require_finite_parameters(Network& network, const Rank& rank, int epoch);

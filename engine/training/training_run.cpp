@@ -307,11 +307,8 @@ class Run {
     EpochResult result = job_.run_epoch(epoch, [this] { return wishes(); });
     keep_calibration();
     if (!std::isfinite(result.loss)) {
-      leave_best_epoch();  // on all ranks, whose loss this is
-      fail(ErrorKind::kDiverged,
-           "epoch {}: the loss is {}: the run has diverged; lower --lr, or check the "
-           "features for huge values (atoll info --validate)",
-           epoch, result.loss);
+      // On all ranks, whose loss this is.
+      end_diverged(divergence(epoch, "the loss is", result.loss));
     }
     if (!std::isfinite(first_loss_)) first_loss_ = result.loss;
     done_ = epoch;
@@ -353,7 +350,7 @@ class Run {
     try {
       on_all_ranks(transport_, [&] { trainer().require_finite_parameters(epoch); });
     } catch (const Error& error) {  // the same on all ranks
-      if (error.kind() == ErrorKind::kDiverged) leave_best_epoch();
+      if (error.kind() == ErrorKind::kDiverged) end_diverged(error.what());
       throw;
     }
     Metrics metrics = trainer().evaluate(epoch);
@@ -491,9 +488,19 @@ class Run {
     folder_.write("model.safetensors", to_safetensors(weights));
   }
 
-  // The result of a run that can't go on: the epochs before are as good as they were.
+  // Ends a run that can't go on, and leaves its result: the epochs before are as good as they were.
+  [[noreturn]] void end_diverged(std::string why) {
+    if (best_.epoch > 0) {  // something was evaluated
+      leave_best_epoch();
+      if (!options_.run_dir.empty()) {
+        why += fmt::format("; {} has that of epoch {}, the best before",
+                           (options_.run_dir / "model.safetensors").string(), best_.epoch);
+      }
+    }
+    fail(ErrorKind::kDiverged, "{}", why);
+  }
+
   void leave_best_epoch() {
-    if (best_.epoch == 0) return;  // nothing was evaluated yet
     stopped_by_ = kDivergence;
     on_all_ranks(transport_, [&] { write_model(); });
     Json summary = make_summary();
