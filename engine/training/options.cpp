@@ -147,9 +147,6 @@ void check_groups(const TrainOptions& options) {
          options.blocks.deals()
              ? "whose blocks are dealt to ranks that hold a part alone"
              : "whose graph of the seen nodes is made by ranks that hold a part alone");
-  refuse(options.repartition_every > 0,
-         fmt::format("--repartition-every {}", options.repartition_every),
-         "whose cuts have a part for each rank");
   refuse(options.arrival == Arrival::kOn, "--arrival on",
          "and shares of marginal rows are not divided into groups", "allowed are auto and off");
   refuse(model.recompute_all || model.recomputation.any(), "--recompute all",

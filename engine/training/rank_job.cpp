@@ -222,7 +222,12 @@ void RankJob::prepare(std::int64_t model_outputs) {
                                       options_.seed, partition_.parts_dir, options_.split_index));
     }
     if (options_.coverage_weights && repartition_ != nullptr) {
-      data_->set_node_weights(repartition_->coverage(data_->graph()));
+      const LocalGraphView& graph = data_->graph();
+      std::vector<float> weights = repartition_->coverage(graph);
+      if (group_ != nullptr) {
+        weights = group_->of_own_rows(std::span<const float>(weights), graph.central, 1);
+      }
+      data_->set_node_weights(std::move(weights));
     }
     apply_replay();
     transport_.barrier({"the data of each rank"});
@@ -333,7 +338,7 @@ void RankJob::enter_epoch(int epoch) {
   if (cut_) {
     cut_->ms.reset();
     // The partition has fewer messages than dealt parts.
-    const bool deals = transport_.size() > 1 && !trainer_->has_switched(epoch);
+    const bool deals = map_.parts() > 1 && !trainer_->has_switched(epoch);
     const int number = deals ? std::max(epoch - 1, 0) / options_.repartition_every : 0;
     if (number != cut_->number) enter_cut(number);
   }
@@ -349,8 +354,8 @@ void RankJob::enter_cut(int number) {
   const SteadyTime start = steady_now();
   const ParallelThreads threads(threads_);
   if (repartition_ == nullptr) {
-    repartition_ =
-        std::make_unique<Repartition>(transport_, dataset_, partition_, data_->dataset());
+    repartition_ = std::make_unique<Repartition>(transport_, map_.parts(), dataset_, partition_,
+                                                 data_->dataset());
   }
   // Two cuts at once are more than there may be memory for.
   const SafetensorsFile state = trainer_->state(/*optimizer=*/true, StateOf::kAllRanks);
@@ -372,17 +377,18 @@ Shard RankJob::shard_of_cut(int number) {
   if (number == 0) {
     shard = shard_of_rank(/*model_outputs=*/0);
   }
-  on_all_ranks(transport_,
-               [&] {
-                 if (number == 0) {
-                   require_same_dataset(shard.dataset(), repartition_->dataset().info().checksum,
-                                        dataset_);
-                   return;
-                 }
-                 shard = Shard::copy(repartition_->dataset(),
-                                     repartition_->part(transport_.rank(), options_.seed, number));
-               },
-               {"the cut"});
+  on_all_ranks(
+      transport_,
+      [&] {
+        if (number == 0) {
+          require_same_dataset(shard.dataset(), repartition_->dataset().info().checksum, dataset_);
+          return;
+        }
+        shard =
+            Shard::copy(repartition_->dataset(),
+                        repartition_->part(map_.part_of(transport_.rank()), options_.seed, number));
+      },
+      {"the cut"});
   return shard;
 }
 
@@ -392,6 +398,7 @@ double RankJob::share_of_edges_inside() const {
   for (std::size_t i = 0; i < matrix.split.size(); ++i) {
     inside += matrix.split[i] - matrix.csr.row_ptr[i];
   }
+  if (map_.role_of(transport_.rank()) != 0) inside = 0;  // another rank of the part counts them
   inside = sum_over_ranks(transport_, inside, {"edges inside of parts"});
   const std::int64_t edges = data_->dataset().edges;
   return edges == 0 ? 1 : static_cast<double>(inside) / static_cast<double>(edges);

@@ -12,7 +12,7 @@ void require_same_dataset(const DatasetInfo& found, const std::string& first_che
   fail_input("{}: the dataset changed since the run began", folder.string());
 }
 
-Repartition::Repartition(Transport& transport, const std::filesystem::path& dataset,
+Repartition::Repartition(Transport& transport, int parts, const std::filesystem::path& dataset,
                          const PartitionOptions& options, const DatasetInfo& first) {
   const auto cut = [&] {
     dataset_ = Dataset::open(dataset);
@@ -20,10 +20,10 @@ Repartition::Repartition(Transport& transport, const std::filesystem::path& data
     require_same_dataset(dataset_.info(), first.checksum, dataset);
     if (transport.rank() != 0) return;
     const Activity activity("cutting into clusters");
-    clusters_ = make_clusters(dataset_.graph(), transport.size(), options);
+    clusters_ = make_clusters(dataset_.graph(), parts, options);
   };
   on_all_ranks(transport, cut, {"the clusters"});
-  clusters_.parts = transport.size();
+  clusters_.parts = parts;
   transport.broadcast(std::as_writable_bytes(std::span(&clusters_.per_part, 1)), 0,
                       {"the clusters"});
   for (auto* numbers : {&clusters_.cluster_of, &clusters_.sequence}) {
@@ -32,10 +32,10 @@ Repartition::Repartition(Transport& transport, const std::filesystem::path& data
   }
 }
 
-LocalGraph Repartition::part(int rank, std::uint64_t seed, int number) const {
+LocalGraph Repartition::part(int part, std::uint64_t seed, int number) const {
   const std::vector<std::int32_t> part_of = deal(clusters_, seed, number);
   return LocalGraphBuilder(dataset_.graph(), part_of, clusters_.parts, clusters_.sequence)
-      .build(rank);
+      .build(part);
 }
 
 }  // namespace atl

@@ -20,11 +20,11 @@ class Repartition {
  public:
   // Rank 0 cuts the graph of `first`, this rank's part of the first cut, into clusters. Collective;
   // throws Error{kInput} on all ranks if the dataset is damaged or has changed since that was made.
-  Repartition(Transport& transport, const std::filesystem::path& dataset,
+  Repartition(Transport& transport, int parts, const std::filesystem::path& dataset,
               const PartitionOptions& options, const DatasetInfo& first);
 
-  // A rank's part of cut `number`, from 1.
-  LocalGraph part(int rank, std::uint64_t seed, int number) const;
+  // A part of cut `number`, from 1.
+  LocalGraph part(int part, std::uint64_t seed, int number) const;
   // The rest of a shard is read from the dataset.
   const Dataset& dataset() const { return dataset_; }
   // See relative_coverage().

@@ -147,9 +147,15 @@ class GroupsTest(OneFolderTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("measured", self.succeed("trace", "replay", "traced", "--topology",
                                                "topology.json"))
-        self.succeed("plan", "data/arxiv", "--norm", "batch", "--layers", "3", "--hidden", "20",
-                     "--topology", "topology.json", "--measured", "traced", "--out", "plan.json",
-                     "--budget", "1s")
+        plan = ["plan", "data/arxiv", "--norm", "batch", "--layers", "3", "--hidden", "20",
+                "--topology", "topology.json", "--out", "plan.json", "--budget", "1s",
+                "--measured", "traced"]
+        self.succeed(*plan)
+        self.train("alone", "--trace", "--epochs", "4")
+        self.succeed(*plan, "--measured", "alone")
+        error = self.refuse(*plan, "--measured", "traced")
+        self.assertIn("--measured traced: as many ranks hold a part as in traced, 2; allowed is one "
+                      "run each", error)
 
     def test_modes_are_compared(self):
         result = run(["bench", "data/arxiv", "--hidden", "32", "--warmup", "1", "--epochs", "2",

@@ -79,6 +79,25 @@ TEST_F(RepartitionedRuns, GoOnBitForBit) {
   }
 }
 
+TEST_F(RepartitionedRuns, AreTheSameWhereSeveralRanksHoldAPart) {
+  TrainOptions grouped = options(2, true);
+  grouped.group_ranks.number = 2;
+  run("alone", 7, false, options(2, true), 2);
+  run("groups", 7, false, grouped, 4);
+  run("half", 4, false, grouped, 4);
+  run("half", 7, true, grouped, 4);
+  expect_same_run("half", "groups");
+  const std::vector<Json> found = lines("groups");
+  const std::vector<Json> expected = lines("alone");
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].at("cut"), expected[i].at("cut"));
+    EXPECT_EQ(found[i].at("edges_inside"), expected[i].at("edges_inside"));
+    const double loss = expected[i].at("loss");
+    EXPECT_NEAR(found[i].at("loss").get<double>(), loss, (i == 0 ? 1e-6 : 1e-5) * loss) << i;
+  }
+}
+
 TEST_F(RepartitionedRuns, RecordTheirCuts) {
   run("cuts", 7, false, options(2));
   const std::vector<Json> epochs = lines("cuts");
