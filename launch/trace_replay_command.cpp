@@ -49,6 +49,7 @@ void run_replay(const ReplayArguments& arguments) {
                          {"measured_ms", 1000 * run.epoch_s},
                          {"replayed_ms", 1000 * replayed_s},
                          {"error", error},
+                         {"network_speed", corrections.network_speed()},
                          {"changes", arguments.changes},
                          {"predicted_ms", 1000 * predicted_s}};
     fmt::print("{}", json_text(result));
@@ -57,6 +58,10 @@ void run_replay(const ReplayArguments& arguments) {
   fmt::print("measured {:.1f} ms per epoch ({} of {}), replayed {:.1f} ms ({:+.1f} %)\n",
              1000 * run.epoch_s, epochs.size() > 1 ? "mean" : "median", run.epochs,
              1000 * replayed_s, 100 * error);
+  if (corrections.network_speed() != 1) {
+    print("packets between hosts travelled at {:.2f} times the rates of the topology\n",
+          corrections.network_speed());
+  }
   if (!arguments.changes.empty()) {
     fmt::print("with {}: {:.1f} ms expected, {:.2f} times as fast\n",
                fmt::join(arguments.changes, ", "), 1000 * predicted_s, replayed_s / predicted_s);

@@ -86,7 +86,8 @@ inline bool is_row_work(Phase phase) {
          phase == Phase::kCompleteCentral || phase == Phase::kCompleteMarginal;
 }
 
-// How much longer phases really took than their work says, by rank and place: from a trace.
+// How much longer phases really took than their work says, by rank and place, and how fast packets
+// travelled: from a trace.
 class PhaseCorrections {
  public:
   // One factor for all row work of a layer forward, one backward.
@@ -114,6 +115,9 @@ class PhaseCorrections {
   void set(int rank, const PhasePlace& place, double factor) {
     factors_[index(rank, place)] = factor;
   }
+  // Of the network between hosts, times the rates of the topology.
+  double network_speed() const { return network_speed_; }
+  void set_network_speed(double speed) { network_speed_ = speed; }
 
  private:
   std::size_t index(int rank, const PhasePlace& place) const {
@@ -125,6 +129,7 @@ class PhaseCorrections {
   int layers_ = 0;
   std::vector<double> factors_;
   std::vector<RowWork> row_work_;
+  double network_speed_ = 1;
 };
 
 // Work of one device; all matrices f32. Rates of Device, see there.

@@ -129,7 +129,9 @@ class CandidateMaker {
     return computing_seconds(tasks_of(candidate));
   }
   double epoch_of(const CutCandidate& candidate) const {
-    return Simulator(topology_).run(tasks_of(candidate)).makespan_s;
+    return Simulator(topology_, /*tolerance=*/0, corrections_.network_speed())
+        .run(tasks_of(candidate))
+        .makespan_s;
   }
   TaskGraph tasks_of(const CutCandidate& candidate) const {
     return epoch_tasks({topology_, model_, candidate.quality, corrections_}, layers_,

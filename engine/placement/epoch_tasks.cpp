@@ -67,13 +67,13 @@ PacketSums packet_sums(const TaskGraph& graph) {
   return sums;
 }
 
-double lower_bound_seconds(const Topology& topology, const TaskGraph& graph) {
+double lower_bound_seconds(const Topology& topology, const TaskGraph& graph, double network_speed) {
   CardLoad cards(topology);
   for (TaskId id = graph.epoch_begin(graph.epochs() - 1); id < graph.size(); ++id) {
     const SimTask& task = graph.task(id);
     if (task.kind == TaskKind::kTransfer) cards.add(task.rank, task.destination, task.bytes);
   }
-  return std::max(std::ranges::max(computing_seconds(graph)), cards.seconds());
+  return std::max(std::ranges::max(computing_seconds(graph)), cards.seconds() / network_speed);
 }
 
 }  // namespace atl

@@ -42,6 +42,7 @@ struct PacketSums {
 };
 PacketSums packet_sums(const TaskGraph& graph);
 // No schedule of these tasks can end earlier: the busiest rank's work, or a network card's bytes.
-double lower_bound_seconds(const Topology& topology, const TaskGraph& graph);
+double lower_bound_seconds(const Topology& topology, const TaskGraph& graph,
+                           double network_speed = 1);
 
 }  // namespace atl

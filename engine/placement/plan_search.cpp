@@ -107,7 +107,7 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
   plan.gradient_sum = space.gradient_sum(found.choice);
   const std::vector<SimulatedEpoch> epochs = space.simulated(found.choice);
   plan.predicted_ms = ms(found.cost.seconds);
-  plan.lower_bound_ms = ms(mean_lower_bound_seconds(topology, epochs));
+  plan.lower_bound_ms = ms(mean_lower_bound_seconds(topology, epochs, space.network_speed()));
   plan.messages = messages_json(epochs, space.expected());
   Json path = Json::array();
   for (const PathShare& share : path_shares(epochs)) {

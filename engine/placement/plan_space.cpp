@@ -44,7 +44,7 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
       cuts_(cuts),
       bits_(std::move(bits)),
       corrections_(std::move(corrections)),
-      simulator_(topology, tolerance_of(topology)),
+      simulator_(topology, tolerance_of(topology), corrections_.network_speed()),
       messages_(messages),
       arrival_(planned_arrival(messages.arrival, topology, model)),
       programs_(model, topology.ranks(), arrival_),
@@ -208,7 +208,7 @@ double PlanSpace::epoch_seconds_of(Epochs& epochs, const EpochSetting& setting,
 
 const TaskTimes& PlanSpace::start_times() const {
   if (!start_times_) {
-    Simulator simulator(topology_, tolerance_of(topology_));
+    Simulator simulator(topology_, tolerance_of(topology_), corrections_.network_speed());
     start_times_ = simulator.run(tasks(start_, TaskDetail::kMerged));
   }
   return *start_times_;

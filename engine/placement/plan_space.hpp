@@ -60,6 +60,7 @@ class PlanSpace final : public SearchSpace {
   const TaskTimes& start_times() const;
   const Topology& topology() const { return topology_; }
   int ranks_per_part() const { return model_.column_share.ranks; }
+  double network_speed() const { return corrections_.network_speed(); }
   FactorPlan gradient_sync(std::span<const int> choice) const;
   const SumRoute& gradient_sum(std::span<const int> choice) const;
   // For people: "cut", "layer 0 algebra"; "by speed", "aggregate-first, kept", "8 bits".

@@ -18,7 +18,7 @@ double mean_of(std::span<const SimulatedEpoch> epochs, const Figure& figure) {
 std::vector<SimulatedEpoch> simulate_epochs(const EpochSetting& setting,
                                             std::span<const LayerPlan> layers, TaskDetail detail,
                                             std::optional<double> share) {
-  Simulator simulator(setting.topology);
+  Simulator simulator(setting.topology, /*tolerance=*/0, setting.corrections.network_speed());
   std::vector<SimulatedEpoch> epochs;
   for (const EpochKind& kind : messages_of(setting, share).kinds) {
     TaskGraph tasks = epoch_tasks(setting.of_kind(kind), layers, detail);
@@ -53,9 +53,11 @@ PacketSums mean_packet_sums(std::span<const SimulatedEpoch> epochs) {
           mean_of(epochs, [](const auto& epoch) { return packet_sums(epoch.tasks).group_bytes; })};
 }
 
-double mean_lower_bound_seconds(const Topology& topology, std::span<const SimulatedEpoch> epochs) {
-  return mean_of(epochs,
-                 [&](const auto& epoch) { return lower_bound_seconds(topology, epoch.tasks); });
+double mean_lower_bound_seconds(const Topology& topology, std::span<const SimulatedEpoch> epochs,
+                                double network_speed) {
+  return mean_of(epochs, [&](const auto& epoch) {
+    return lower_bound_seconds(topology, epoch.tasks, network_speed);
+  });
 }
 
 }  // namespace atl

@@ -22,6 +22,7 @@ TaskGraph evaluation_tasks(const TaskGraph& epoch);
 // Means over all epochs.
 double mean_seconds(std::span<const SimulatedEpoch> epochs);
 PacketSums mean_packet_sums(std::span<const SimulatedEpoch> epochs);
-double mean_lower_bound_seconds(const Topology& topology, std::span<const SimulatedEpoch> epochs);
+double mean_lower_bound_seconds(const Topology& topology, std::span<const SimulatedEpoch> epochs,
+                                double network_speed = 1);
 
 }  // namespace atl

@@ -20,9 +20,10 @@ bool slows(const Device& device) {
 
 }  // namespace
 
-Simulator::Simulator(const Topology& topology, double tolerance)
+Simulator::Simulator(const Topology& topology, double tolerance, double network_speed)
     : topology_(topology),
       tolerance_(tolerance),
+      network_speed_(network_speed),
       slows_(std::any_of(topology.devices.begin(), topology.devices.end(), slows)),
       shares_(topology, tolerance) {
   sort_into_streams();
@@ -227,7 +228,7 @@ void Simulator::update_rates() {
     double left_s = kNever;
     for (const std::int32_t i : active_) {
       Stream& stream = streams_[static_cast<std::size_t>(i)];
-      stream.rate = rates[static_cast<std::size_t>(i)];
+      stream.rate = network_speed_ * rates[static_cast<std::size_t>(i)];
       left_s = std::min(left_s, (stream.ends.top().at - stream.served) / stream.rate);
     }
     stream_end_s_ = now_s_ + std::max(0.0, left_s);

@@ -24,8 +24,9 @@ class Simulator {
  public:
   // The topology must outlive it. A transfer between hosts ends as soon as no more than `tolerance`
   // of its bytes are left when another one ends: on large machines, where thousands of transfers
-  // end one by one, their rates then change less often. 0: exact.
-  explicit Simulator(const Topology& topology, double tolerance = 0);
+  // end one by one, their rates then change less often. 0: exact. network_speed: of transfers
+  // between hosts, times the rates of the topology.
+  explicit Simulator(const Topology& topology, double tolerance = 0, double network_speed = 1);
 
   // Valid until the next call. Deterministic.
   const TaskTimes& run(const TaskGraph& graph);
@@ -100,6 +101,7 @@ class Simulator {
 
   const Topology& topology_;
   double tolerance_;
+  double network_speed_;
   bool slows_;         // transfers take from computing
   FairShares shares_;  // a flow per stream
   const TaskGraph* graph_ = nullptr;

@@ -1,6 +1,7 @@
 #include "engine/placement/traced_run.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -69,11 +70,12 @@ class Fitting {
   }
 
   // `together`: one factor for all ranks.
-  PhaseCorrections fit(bool together) const {
+  PhaseCorrections fit(bool together, double network_speed = 1) const {
     // The time that transfers take from computing depends on when they run, which depends on the
     // factors.
     constexpr int kRounds = 4;
     PhaseCorrections corrections(topology_.ranks(), static_cast<int>(std::ssize(run_.layers)));
+    corrections.set_network_speed(network_speed);
     for (int round = 0; round < kRounds; ++round) {
       const auto simulated = simulate(corrections);
       std::map<PhasePlace, std::pair<double, double>> sums;
@@ -100,7 +102,29 @@ class Fitting {
     return corrections;
   }
 
+  // The speed of the network at which a replayed epoch takes what was measured.
+  double network_speed() const {
+    constexpr double kSlowest = 0.5, kFastest = 2, kExact = 1e-3;
+    // What else was wrong must not look like a slow network: an epoch of which less than this share
+    // waits for it says nothing about it.
+    constexpr double kLeastShare = 0.2, kStep = 0.05;
+    const double usual_s = replayed_s(1);
+    if ((replayed_s(1 - kStep) / usual_s - 1) / kStep < kLeastShare) return 1;
+    double slow = kSlowest, fast = kFastest;
+    while (fast / slow > 1 + kExact) {
+      const double speed = std::sqrt(slow * fast);
+      (replayed_s(speed) > run_.epoch_s ? slow : fast) = speed;
+    }
+    return std::sqrt(slow * fast);
+  }
+
  private:
+  double replayed_s(double speed) const {
+    const PhaseCorrections corrections = fit(/*together=*/false, speed);
+    return mean_seconds(simulate_epochs(run_.setting(topology_, corrections), run_.layers,
+                                        TaskDetail::kPhases, run_.share_sent));
+  }
+
   std::vector<std::map<PhasePlace, double>> simulate(const PhaseCorrections& corrections) const {
     std::vector<std::map<PhasePlace, double>> seconds(run_.phase_s.size());
     for (const auto& [kind, graph, times] :
@@ -267,7 +291,8 @@ TracedRun read_traced_run(const std::filesystem::path& folder) {
 }
 
 PhaseCorrections corrections_of(const TracedRun& run, const Topology& topology) {
-  return Fitting(run, topology).fit(/*together=*/false);
+  const Fitting fitting(run, topology);
+  return fitting.fit(/*together=*/false, fitting.network_speed());
 }
 
 namespace {
@@ -295,7 +320,8 @@ bool is_computing(Phase phase) {
 }  // namespace
 
 PhaseCorrections common_corrections(const TracedRun& run, const Topology& topology) {
-  PhaseCorrections corrections = Fitting(run, topology).fit(/*together=*/true);
+  const Fitting fitting(run, topology);
+  PhaseCorrections corrections = fitting.fit(/*together=*/true, fitting.network_speed());
   std::set<PhasePlace> known;
   for (const auto& of_rank : run.phase_s) {
     for (const auto& [place, seconds] : of_rank) known.insert(place);

@@ -34,7 +34,9 @@ struct TracedRun {
 TracedRun read_traced_run(const std::filesystem::path& run);
 
 // Corrections by which the simulated epoch of that run takes in each phase what was measured. What
-// messages take from computing is in the measured times as well, and is not counted twice.
+// messages take from computing is in the measured times as well, and is not counted twice. Where
+// the epoch waits for the network, that gets the speed at which the whole takes what was measured:
+// processors that compute, or are under a quota, keep packets waiting.
 PhaseCorrections corrections_of(const TracedRun& run, const Topology& topology);
 
 // The same for other plans: one factor for all ranks, because what a rank has of it depends on its

@@ -77,7 +77,9 @@ class SpeedSimulation {
         .arrival = planned_arrival(training_.options.arrival, machine_, model)};
     const TaskGraph tasks =
         evaluation_tasks(epoch_tasks(setting, layers_without_plan(model), TaskDetail::kPhases));
-    speed.evaluation_s = Simulator(machine_).run(tasks).makespan_s;
+    speed.evaluation_s = Simulator(machine_, /*tolerance=*/0, measured_.corrections.network_speed())
+                             .run(tasks)
+                             .makespan_s;
     CardLoad cards(machine_);
     for (const SimTask& task : tasks.tasks()) {
       if (task.kind == TaskKind::kTransfer) cards.add(task.rank, task.destination, task.bytes);

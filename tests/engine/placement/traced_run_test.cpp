@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/placement/epoch_tasks.hpp"
+#include "engine/placement/simulated_epoch.hpp"
 #include "engine/placement/simulator.hpp"
 #include "engine/trace/trace_file.hpp"
 #include "tests/engine/placement/small_topology.hpp"
@@ -42,6 +43,7 @@ class SimulatedRun : public ::testing::Test {
   }
   // Records the trace of an epoch with these factors.
   void record(const PhaseCorrections& truth) {
+    run_.phase_s.assign(2, {});
     const TaskGraph graph = tasks(topology_, truth);
     const TaskTimes times = Simulator(topology_).run(graph);
     for (TaskId id = 0; id < graph.size(); ++id) {
@@ -82,6 +84,33 @@ TEST_F(SimulatedRun, IsReplayedExactlyAndOnChangedMachines) {
     EXPECT_THAT(epoch_s(changed, found), DoubleNear(expected, 0.01 * expected)) << change;
     EXPECT_GT(std::abs(expected / run_.epoch_s - 1), 0.05) << change;
   }
+}
+
+// Between hosts; where the epoch hardly waits for it, nothing is learned.
+TEST_F(SimulatedRun, ShowsHowFastTheNetworkReallyWas) {
+  PhaseCorrections truth(2, 3);
+  truth.set(0, {Phase::kSpmmCentral, 1, false}, 1.5);
+  change_topology(topology_, "cards=0.5x");
+  const Topology probed = topology_;
+  for (const double speed : {0.8, 1.0, 1.2}) {
+    topology_ = probed;
+    change_topology(topology_, fmt::format("cards={}x", speed));
+    record(truth);
+    for (const PhaseCorrections& found :
+         {corrections_of(run_, probed), common_corrections(run_, probed)}) {
+      EXPECT_THAT(found.network_speed(), DoubleNear(speed, 0.01));
+    }
+    const PhaseCorrections found = corrections_of(run_, probed);
+    const double replayed_s = mean_seconds(
+        simulate_epochs(run_.setting(probed, found), run_.layers, TaskDetail::kPhases));
+    EXPECT_THAT(replayed_s, DoubleNear(run_.epoch_s, 2e-3 * run_.epoch_s));
+  }
+  topology_ = probed;
+  change_topology(topology_, "cards=1000x");
+  const Topology fast = topology_;
+  change_topology(topology_, "cards=0.5x");
+  record(truth);
+  EXPECT_EQ(corrections_of(run_, fast).network_speed(), 1);
 }
 
 TEST_F(SimulatedRun, OtherPlansGetTheFactorOfThePhase) {
