@@ -155,16 +155,20 @@ std::int64_t stated_nodes_of(const fs::path& dataset) {
 
 }  // namespace
 
-void require_node_per_rank(const TransportOptions& transport, const fs::path& dataset) {
+void require_node_per_rank(const TransportOptions& transport, const fs::path& dataset,
+                           const GroupRanks& groups) {
   const int launched = launcher_info().size;
   const int ranks = launched > 1 ? launched : transport.ranks;
-  if (ranks <= 1) return;
+  // Hosts are not known yet.
+  if (ranks <= 1 || groups.by != GroupRanks::By::kNumber) return;
   const std::int64_t nodes = stated_nodes_of(dataset);
-  if (nodes < 0 || ranks <= nodes) return;
+  if (nodes < 0 || ranks <= nodes * groups.number) return;
   const std::string place = launched > 1 ? fmt::format("{} processes of the launcher", launched)
                                          : fmt::format("--ranks {}", ranks);
-  fail_option("{}: dataset {} has {} nodes, and every rank needs at least one; allowed are 1 to {}",
-              place, dataset.string(), nodes, nodes);
+  const std::string who =
+      groups.any() ? fmt::format("every group of {} ranks", groups.number) : "every rank";
+  fail_option("{}: dataset {} has {} nodes, and {} needs at least one; allowed are 1 to {}", place,
+              dataset.string(), nodes, who, nodes * groups.number);
 }
 
 }  // namespace atl

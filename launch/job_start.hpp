@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/comm/transport.hpp"
+#include "engine/training/group_ranks.hpp"
 
 namespace atl {
 
@@ -36,8 +37,9 @@ class JobStart {
 };
 
 // Throws Error{kOption}, naming --ranks or the launcher, if a command is to run on more ranks than
-// the dataset has nodes. Reads no more than the size of row_ptr.npy; what is wrong with the folder
-// is for others to say.
-void require_node_per_rank(const TransportOptions& transport, const std::filesystem::path& dataset);
+// the dataset has nodes, or in more groups. Reads no more than the size of row_ptr.npy; what is
+// wrong with the folder is for others to say.
+void require_node_per_rank(const TransportOptions& transport, const std::filesystem::path& dataset,
+                           const GroupRanks& groups = {});
 
 }  // namespace atl

@@ -40,8 +40,8 @@ struct PlanArguments {
   std::vector<std::string> measured;
 };
 
-// Of the runs of --measured, by how many ranks held a part: slices of columns take other times than
-// whole rows.
+// The figures of --measured by how many ranks held a part in the run: slices of columns take other
+// times than whole rows.
 class MeasuredRuns {
  public:
   MeasuredRuns() = default;

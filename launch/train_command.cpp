@@ -216,7 +216,8 @@ void check_train(const TrainArguments& arguments, const CLI::App& command) {
 // Returns the exit code.
 int run_train(const TrainArguments& arguments, CLI::App& command) {
   check_train(arguments, command);  // before any rank starts
-  require_node_per_rank(arguments.flags.transport, arguments.flags.dataset);
+  require_node_per_rank(arguments.flags.transport, arguments.flags.dataset,
+                        arguments.flags.train.group_ranks);
   const CLI::Option* file = command.get_option("--model-file");
   const std::string model_file =
       file->empty() ? "" : read_text(std::filesystem::path(file->results().front()));

@@ -115,7 +115,7 @@ class PhaseCorrections {
   void set(int rank, const PhasePlace& place, double factor) {
     factors_[index(rank, place)] = factor;
   }
-  // Of the network between hosts, times the rates of the topology.
+  // The network between hosts had its rates in the topology times this.
   double network_speed() const { return network_speed_; }
   void set_network_speed(double speed) { network_speed_ = speed; }
 

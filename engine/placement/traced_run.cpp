@@ -105,8 +105,8 @@ class Fitting {
   // The speed of the network at which a replayed epoch takes what was measured.
   double network_speed() const {
     constexpr double kSlowest = 0.5, kFastest = 2, kExact = 1e-3;
-    // What else was wrong must not look like a slow network: an epoch of which less than this share
-    // waits for it says nothing about it.
+    // Other errors must not look like a slow network: an epoch of which less than this share waits
+    // for it says nothing about it.
     constexpr double kLeastShare = 0.2, kStep = 0.05;
     const double usual_s = replayed_s(1);
     if ((replayed_s(1 - kStep) / usual_s - 1) / kStep < kLeastShare) return 1;

@@ -463,13 +463,18 @@ class Run {
     if (options_.run_dir.empty()) return;
     const Json exchange = trainer().exchange().calibration();
     const bool kernels_due = !calibration_saved_ && job_.choices() != nullptr;
-    const bool exchange_due = !exchange_saved_ && !exchange.is_null();
+    bool exchange_due = !exchange_saved_ && !exchange.is_null();
+    // Slices measure for themselves, and those without columns never do: the first one decides.
+    if (!exchange_saved_ && job_.map().ranks_per_part() > 1 && !trainer().exchange().is_exact()) {
+      const std::int64_t due = transport_.rank() == 0 && exchange_due ? 1 : 0;
+      exchange_due = sum_over_ranks(transport_, due, {"measured times"}) > 0;
+    }
     if (!kernels_due && !exchange_due) return;
     on_all_ranks(transport_, [&] { folder_.require_held(); });
     save_calibration(transport_, job_.choices(), exchange, options_.run_dir);
     calibration_saved_ = true;
     if (job_.choices() != nullptr) kept_changes_ = job_.choices()->changes();
-    exchange_saved_ = !exchange.is_null();
+    exchange_saved_ |= exchange_due;
   }
 
   void keep_best(int epoch, const Metrics& metrics) {

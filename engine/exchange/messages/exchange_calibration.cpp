@@ -54,8 +54,10 @@ ExchangeCalibration exchange_calibration(const Json& json, int ranks, const std:
   ExchangeCalibration result;
   result.ranks = json_field<int>(json, "ranks", place);
   if (result.ranks != ranks) {
-    fail_input("{}: the exchange was measured on {} ranks, this run has {}; measure it again",
-               place, result.ranks, ranks);
+    fail_input(
+        "{}: the exchange was measured between {} ranks, or groups of ranks that hold a part, and "
+        "this run has {}; measure it again",
+        place, result.ranks, ranks);
   }
   const auto count = static_cast<std::size_t>(ranks);
   result.links.resize(count * count);

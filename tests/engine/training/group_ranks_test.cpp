@@ -453,6 +453,24 @@ TEST(GroupRanks, ChooseWidthsForEachSlice) {
   }
 }
 
+class GroupFolders : public RunsInFolders {};
+
+// With eight columns one slice has none: its ranks have no messages, measure nothing, and still
+// save with the others what these have measured.
+TEST_F(GroupFolders, SaveTheTimesOfSlicesThatHaveColumns) {
+  for (const char* mode : {"quantized", "unified"}) {
+    TrainOptions options = grouped(small_options(), 2);
+    options.model.layers = 2;
+    options.exchange = mode;
+    options.message_bits.bits = parse_bits("adaptive");
+    options.message_bits.reassign_every = 3;
+    const std::string name = std::string("narrow-") + mode;
+    run(name, 7, false, options, 4);
+    EXPECT_TRUE(read_json(dir_.path() / name / "calibration.json").contains("exchange")) << mode;
+    run(name, 10, true, options, 4);
+  }
+}
+
 // The times that a resumed run finds in its folder were measured by one of the slices.
 TEST(GroupRanks, GoOnWithTheTimesOfTheirOwnSlice) {
   const TempDir dir;
@@ -512,8 +530,6 @@ TEST(GroupRanks, TrainTheWeightOfTheNodeItself) {
     expect_near_runs(run_epochs(dataset, 4, grouped(options, 2), 1, 10), alone, model);
   }
 }
-
-class GroupFolders : public RunsInFolders {};
 
 // By times of a file: those that are measured would be others in each run. Each slice finds its own
 // widths in the checkpoint.
