@@ -111,6 +111,8 @@ class Fitting {
     const double usual_s = replayed_s(1);
     if ((replayed_s(1 - kStep) / usual_s - 1) / kStep < kLeastShare) return 1;
     double slow = kSlowest, fast = kFastest;
+    const bool explains = replayed_s(slow) >= run_.epoch_s && replayed_s(fast) <= run_.epoch_s;
+    if (!explains) return 1;
     while (fast / slow > 1 + kExact) {
       const double speed = std::sqrt(slow * fast);
       (replayed_s(speed) > run_.epoch_s ? slow : fast) = speed;

@@ -249,9 +249,9 @@ class Chooser {
                            : fmt::format(", {} where values are {}", format_bytes(least), saved);
     // Rounded up to what a user would type.
     fail(ErrorKind::kMemory,
-         "--memory: training takes {} per rank{}; --memory {}MiB or more is sure to be enough; use "
-         "more ranks, --dtype bf16, a smaller --hidden or fewer --layers",
-         format_bytes(bytes({})), less, (enough + kMiB - 1) / kMiB);
+         "--memory {}: training takes {} per rank{}; --memory {}MiB or more is sure to be enough; "
+         "use more ranks, --dtype bf16, a smaller --hidden or fewer --layers",
+         trainer_.model().memory, format_bytes(bytes({})), less, (enough + kMiB - 1) / kMiB);
   }
 
   const std::int64_t limit_;

@@ -37,7 +37,7 @@ class MemoryLimitTest(OneFolderTest):
         """MiB that the refusal of a far too small limit names, of two figures: all and least."""
         message = self.refuse("train", "data", *DEEP, "--run-dir", "refused", "--memory", "1MiB",
                               *options)
-        self.assertIn("--memory: training takes", message)
+        self.assertIn("--memory 1MiB: training takes", message)
         return int(re.search(r"--memory (\d+)MiB or more", message).group(1))
 
     def test_a_limit_of_the_address_space_never_aborts(self):

@@ -35,7 +35,7 @@ class OffloadTest(OneFolderTest):
         """MiB that the refusal of a far too small limit names."""
         message = self.refuse("train", "data", *TRAIN, "--backend", "cuda", "--run-dir", "refused",
                               "--memory", "1MiB", *options)
-        self.assertIn("--memory: training takes", message)
+        self.assertIn("--memory 1MiB: training takes", message)
         return int(re.search(r"--memory (\d+)MiB or more", message).group(1))
 
     def check_any_choice(self, ranks):

@@ -105,6 +105,8 @@ TEST_F(SimulatedRun, ShowsHowFastTheNetworkReallyWas) {
         simulate_epochs(run_.setting(probed, found), run_.layers, TaskDetail::kPhases));
     EXPECT_THAT(replayed_s, DoubleNear(run_.epoch_s, 2e-3 * run_.epoch_s));
   }
+  run_.epoch_s *= 10;  // which no network explains
+  EXPECT_EQ(corrections_of(run_, probed).network_speed(), 1);
   topology_ = probed;
   change_topology(topology_, "cards=1000x");
   const Topology fast = topology_;
