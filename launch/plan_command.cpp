@@ -60,8 +60,9 @@ class MeasuredRuns {
       const auto [place, is_new] = folder_of.emplace(ranks, folder);
       if (!is_new) {
         fail_option(
-            "--measured {}: as many ranks hold a part as in {}, {}; allowed is one run each",
-            folder, place->second, ranks);
+            "--measured {}: the ranks of a part are {}, as in {}; allowed is one run for each "
+            "number",
+            folder, ranks, place->second);
       }
       runs_.emplace(ranks, measured_by(run, topology));
     }
@@ -358,7 +359,8 @@ void add_plan_command(CLI::App& app) {
                   "Also write the simulated epoch as a Chrome trace (opens in Perfetto)");
   plan.add_option("--measured", arguments->measured,
                   "Run folder of atoll train --trace on this machine, from which the simulator "
-                  "learns how long phases really take; once for each --group-ranks that was tried")
+                  "learns how long phases really take; may be given again for runs with other "
+                  "--group-ranks")
       ->check(CLI::ExistingDirectory)
       ->take_all();
   add_explain_command(*command);

@@ -498,7 +498,7 @@ class Run {
     if (best_.epoch > 0) {  // something was evaluated
       leave_best_epoch();
       if (!options_.run_dir.empty()) {
-        why += fmt::format("; {} has that of epoch {}, the best before",
+        why += fmt::format("; {} holds the model of epoch {}, the best one before",
                            (options_.run_dir / "model.safetensors").string(), best_.epoch);
       }
     }

@@ -154,8 +154,8 @@ class GroupsTest(OneFolderTest):
         self.train("alone", "--trace", "--epochs", "4")
         self.succeed(*plan, "--measured", "alone")
         error = self.refuse(*plan, "--measured", "traced")
-        self.assertIn("--measured traced: as many ranks hold a part as in traced, 2; allowed is one "
-                      "run each", error)
+        self.assertIn("--measured traced: the ranks of a part are 2, as in traced; allowed is one run "
+                      "for each number", error)
 
     def test_modes_are_compared(self):
         result = run(["bench", "data/arxiv", "--hidden", "32", "--warmup", "1", "--epochs", "2",

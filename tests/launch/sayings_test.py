@@ -95,8 +95,8 @@ class SayingsTest(OneFolderTest):
                 summary = json.load(file)
             self.assertTrue(summary["diverged"])
             self.assertEqual(summary["stopped_by"], "divergence")
-            self.assertIn(f"; {folder}/model.safetensors has that of epoch {summary['best_epoch']}, "
-                          "the best before", result.stderr)
+            self.assertIn(f"; {folder}/model.safetensors holds the model of epoch "
+                          f"{summary['best_epoch']}, the best one before", result.stderr)
             self.assertNotIn("-nan", result.stderr)
             self.assertIn(summary["best_epoch"], range(1, 8))
             result = run(["predict", folder, "data", "--out", f"{folder}.npy"], self.folder)

@@ -55,8 +55,8 @@ ExchangeCalibration exchange_calibration(const Json& json, int ranks, const std:
   result.ranks = json_field<int>(json, "ranks", place);
   if (result.ranks != ranks) {
     fail_input(
-        "{}: the exchange was measured between {} ranks, or groups of ranks that hold a part, and "
-        "this run has {}; measure it again",
+        "{}: the exchange was measured between {} parts of the graph, and this run has {}; measure "
+        "it again",
         place, result.ranks, ranks);
   }
   const auto count = static_cast<std::size_t>(ranks);
