@@ -88,7 +88,7 @@ Error refused(const Json& given) {
 
 TEST(ExchangeCalibration, RefusesWhatWasNotMeasuredHere) {
   EXPECT_THAT(refused(calibration(3, 1e-6)).what(),
-              AllOf(HasSubstr("--calibration"), HasSubstr("3 ranks"), HasSubstr("has 2")));
+              AllOf(HasSubstr("--calibration"), HasSubstr("3 parts"), HasSubstr("has 2")));
   Json given = calibration(2, 1e-6);
   given.erase("ranks");
   EXPECT_THAT(refused(given).what(), AllOf(HasSubstr("--calibration"), HasSubstr("'ranks'")));
