@@ -177,7 +177,7 @@ TEST_F(QuantizedRuns, NameTheFileOfABadCalibration) {
     EXPECT_THAT(error.what(), HasSubstr("bad.json"));
     return std::string(error.what());
   };
-  EXPECT_THAT(refused([](Json& j) { j["ranks"] = 3; }), HasSubstr("3 ranks"));
+  EXPECT_THAT(refused([](Json& j) { j["ranks"] = 3; }), HasSubstr("3 parts"));
   EXPECT_THAT(refused([](Json& j) { j["links"].erase(0); }), HasSubstr("rank 0 to rank 1"));
   EXPECT_THAT(refused([](Json& j) { j["links"][0]["gamma_s"] = -1; }), HasSubstr("'gamma_s'"));
 }
