@@ -358,9 +358,9 @@ CASES = [
     ("calibration of nothing", file_of("slow.json", "{}"), MEASURED,
      ["slow.json", "exchange", "kernel_choices"]),
     ("calibration of two ranks", calibration(lambda exchange: None), MEASURED,
-     ["slow.json", "2 ranks", "has 1"]),
+     ["slow.json", "2 parts", "has 1"]),
     ("comparison by a calibration of two ranks", calibration(lambda exchange: None),
-     COMPARE + ["adaptive", "--calibration", "slow.json"], ["slow.json", "2 ranks", "has 1"]),
+     COMPARE + ["adaptive", "--calibration", "slow.json"], ["slow.json", "2 parts", "has 1"]),
     # configuration files
     ("missing TOML", nothing, TRAIN + ["--config", "none.toml"], ["none.toml"]),
     ("TOML syntax", file_of("run.toml", "lr = 0.1\nepochs == 3\n"),
