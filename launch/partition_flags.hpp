@@ -32,6 +32,7 @@ struct PartitionFlags {
     resolved.refine =
         refine == kAuto ? default_refinement(options.method) : parse_refinement(refine);
     resolved.objective = parse_partition_objective(objective);
+    require_use(resolved);
     resolved.balance = parse_partition_balance(balance);
     resolved.node_order = parse_node_order(node_order);
     if (!options.parts_file.empty()) {
@@ -40,6 +41,26 @@ struct PartitionFlags {
     resolved.seed = seed;
     resolved.split_index = split_index;
     return resolved;
+  }
+
+ private:
+  // Refuses what would change nothing.
+  void require_use(const PartitionOptions& resolved) const {
+    if (refine != kAuto && resolved.refine > effective_refinement(resolved)) {
+      fail_option(
+          "--refine: {} found with --objective {} and --method {}; nodes are moved to save halo "
+          "rows, so allowed {} --objective volume",
+          refine, objective, options.method,
+          resolved.method == "file" ? "are off and on, and strong with" : "are off and");
+    }
+    if (options.method != "random" && options.method != "contiguous") return;
+    const auto refuse = [&](bool is_given, const std::string& found) {
+      if (!is_given) return;
+      fail_option("{} found with --method {}, which looks for no cut; allowed with {}", found,
+                  options.method, "auto, metis and communities");
+    };
+    refuse(resolved.objective == PartitionObjective::kCut, "--objective: cut");
+    refuse(options.cuts > 0, fmt::format("--cuts: {}", options.cuts));
   }
 };
 

@@ -45,8 +45,8 @@ void ColumnExchange::to_rows(const Columns& columns, MatrixView part, MatrixView
 void ColumnExchange::columns_of_range(const Columns& columns, ConstMatrixView shares,
                                       MatrixView part, Rows rows, const OperationLabel& label) {
   const PartGroup& group = *rank_.group;
-  const ConstMatrixView own = shares.rows_in(shape_.range_of(rows));
-  const RowRange of_part = shape_.range_of_part(rows);
+  const ConstMatrixView own = shares.rows_in(shape_->range_of(rows));
+  const RowRange of_part = shape_->range_of_part(rows);
   Queue& packing = packets_.packing_queue();
   const std::vector<MatrixView> packed = packed_slices(packing, columns, own.rows);
   std::unique_ptr<PendingPackets> packets;
@@ -66,8 +66,8 @@ void ColumnExchange::columns_of_range(const Columns& columns, ConstMatrixView sh
 void ColumnExchange::rows_of_range(const Columns& columns, MatrixView part, MatrixView shares,
                                    Rows rows, const OperationLabel& label) {
   const PartGroup& group = *rank_.group;
-  const MatrixView own = shares.rows_in(shape_.range_of(rows));
-  const RowRange of_part = shape_.range_of_part(rows);
+  const MatrixView own = shares.rows_in(shape_->range_of(rows));
+  const RowRange of_part = shape_->range_of_part(rows);
   // Packets are read and written behind what computes these rows, and what read the last ones.
   Queue& packing = packets_.packing_queue();
   const std::vector<MatrixView> packed = packed_slices(packing, columns, own.rows);
@@ -166,11 +166,11 @@ std::int64_t ColumnExchange::Columns::bytes_to_others(int role, int roles) const
 }
 
 std::int64_t ColumnExchange::bytes_to_columns(const Columns& columns) const {
-  return shape_.rows.inner * columns.bytes_to_others(rank_.group->role(), rank_.group->roles());
+  return shape_->rows.inner * columns.bytes_to_others(rank_.group->role(), rank_.group->roles());
 }
 
 std::int64_t ColumnExchange::bytes_to_rows(const Columns& columns) const {
-  return (shape_.rows.part - shape_.rows.inner) *
+  return (shape_->rows.part - shape_->rows.inner) *
          columns.slice_bytes(rank_.group->role(), rank_.group->roles());
 }
 

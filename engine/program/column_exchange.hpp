@@ -36,7 +36,10 @@ class ColumnExchange {
 
   // rank.group is there. All references must outlive it.
   ColumnExchange(const Rank& rank, const RankShape& shape)
-      : rank_(rank), shape_(shape), members_(rank.in_part()), packets_(members_) {}
+      : rank_(rank), shape_(&shape), members_(rank.in_part()), packets_(members_) {}
+
+  // From now on converts rows of another graph. Must outlive it, or the next one.
+  void enter(const RankShape& shape) { shape_ = &shape; }
 
   // Rows of a range: of the rank's share in `shares` [shape.rows.inner, F], of the whole part in
   // `part` [shape.rows.part, this rank's slice of F]. memory: owns `part`, see
@@ -83,7 +86,7 @@ class ColumnExchange {
   void use(std::shared_ptr<const void> memory);
 
   const Rank& rank_;
-  const RankShape& shape_;
+  const RankShape* shape_;
   const Rank members_;  // this rank among them
   PacketTransfer packets_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();

@@ -133,7 +133,8 @@ class Network {
   // Bytes this rank sends in one epoch of training by exact halo exchange (without kept aggregates,
   // but those of a graph that it has entered): the formula that the transport's counter must equal.
   std::int64_t halo_bytes_per_epoch() const;
-  // Bytes this rank sends in one epoch of training to others that hold its part, and room for them.
+  // Bytes this rank sends in one epoch of training to others that hold its part (constants as
+  // above), and room for them.
   std::int64_t group_bytes_per_epoch() const;
   std::int64_t group_buffer_bytes() const;
   // Owner of the memory that messages are read from and written to.

@@ -51,6 +51,9 @@ Network::Network(Network& whole, const Rank& rank)
   training_.program = whole.training_.program;
   training_.schedule = schedule(training_.program, 1);
   training_.ends = last_instants(training_.program, training_.schedule);
+  if (rank.group != nullptr) {
+    group_exchange_ = std::make_unique<ColumnExchange>(rank, whole.state_.graph->shape);
+  }
 }
 
 void Network::reserve_values() {
@@ -67,6 +70,7 @@ void Network::reserve(const RankRows& most) {
 void Network::enter(const LocalGraphView& graph, ConstMatrixView features) {
   state_.graph.reset();
   state_.graph = std::make_unique<GraphState>(training_.program, options_, rank_, graph, features);
+  if (group_exchange_ != nullptr) group_exchange_->enter(state_.graph->shape);
   training_.layout = atl::allocate(training_.program, training_.schedule, state_.graph->shape.rows,
                                    options_.sharing);
   has_constants_ = false;
@@ -221,7 +225,7 @@ std::int64_t Network::group_bytes_per_epoch() const {
   std::int64_t bytes = 0;
   const Program& program = training_.program;
   for (const Operation& op : program.operations) {
-    if (op.rule->reach != Reach::kGroup || op.constant) continue;
+    if (op.rule->reach != Reach::kGroup || (op.constant && !trains_others_)) continue;
     const auto columns = ColumnExchange::columns_of(program, op, options_.dtype);
     bytes += op.is(rules::kToRows) ? group_exchange_->bytes_to_rows(columns)
                                    : group_exchange_->bytes_to_columns(columns);

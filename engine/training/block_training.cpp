@@ -31,31 +31,32 @@ std::vector<double> weights_of_rows(const RankData& data) {
 BlockTraining::BlockTraining(const TrainOptions& options, const RankData& data, const Rank& rank,
                              Network& whole, Optimizer& optimizer)
     : options_(options),
-      data_(data),
+      data_(data.of_part()),
+      dealing_(*data.dealing()),
       rank_(rank),
+      slice_rank_(rank.in_slice({})),
       optimizer_(optimizer),
       network_(whole, rank_),
-      exchange_(make_exchange(options.first_exchange_options(), rank_)),
-      weight_of_row_(weights_of_rows(data)),
+      exchange_(make_exchange(options.first_exchange_options(), slice_rank_)),
+      weight_of_row_(weights_of_rows(data_)),
       most_(most_rows()),
-      features_(most_.inner, data.features().cols, data.features().dtype),
+      features_(most_.inner, data_.features().cols, data_.features().dtype),
       state_(rank.backend, 1),
       maker_(
-          data.graph(), data.dealing()->buckets(),
-          [dealing = data.dealing()](int epoch) { return dealing->of_epoch(epoch); },
-          weight_of_row_) {
+          data_.graph(), dealing_.buckets(),
+          [&dealing = dealing_](int epoch) { return dealing.of_epoch(epoch); }, weight_of_row_) {
   network_.reserve(most_);
 }
 
 RankRows BlockTraining::most_rows() const {
   const LocalGraphView& part = data_.graph();
-  const int blocks = data_.dealing()->buckets();
-  const auto trained = static_cast<std::size_t>(data_.dealing()->blocks());
-  const bool repeats = data_.dealing()->repeats();
+  const int blocks = dealing_.buckets();
+  const auto trained = static_cast<std::size_t>(dealing_.blocks());
+  const bool repeats = dealing_.repeats();
   RankRows most;
   const int last = repeats ? 1 : std::min(options_.optimizer.epochs, kEpochsLookedAt);
   for (int epoch = 1; epoch <= last; ++epoch) {
-    const NodeNumbers block_of = data_.dealing()->of_epoch(epoch);
+    const NodeNumbers block_of = dealing_.of_epoch(epoch);
     std::vector<std::int64_t> edges(static_cast<std::size_t>(blocks), 0);
     std::vector<std::int64_t> sent(edges);
     for (std::size_t i = 0; i < block_of.inner.size(); ++i) {
@@ -72,11 +73,17 @@ RankRows BlockTraining::most_rows() const {
     raise(most.returned, sent);
     raise(most.edges, edges);
   }
-  if (repeats) return most;
-  // A block of a later epoch may be larger.
-  for (std::int64_t* const rows :
-       {&most.inner, &most.forward_halo, &most.backward_halo, &most.returned, &most.edges}) {
-    *rows += *rows / 8;
+  if (!repeats) {
+    // A block of a later epoch may be larger.
+    for (std::int64_t* const rows :
+         {&most.inner, &most.forward_halo, &most.backward_halo, &most.returned, &most.edges}) {
+      *rows += *rows / 8;
+    }
+  }
+  if (rank_.group != nullptr) {
+    most.part = most.inner;
+    // Shares of central and of marginal rows are rounded.
+    most.inner = most.part / rank_.group->roles() + 2;
   }
   return most;
 }
@@ -90,7 +97,7 @@ std::int64_t BlockTraining::bytes() const {
   // Row pointers, splits, ids and degrees of the block that is trained on and of the next one; what
   // is made of them, and the block of each node.
   constexpr std::int64_t kPerRow = 2 * 56 + 40;
-  return features_.bytes() + 2 * most_.edges * per_edge + most_.inner * kPerRow +
+  return features_.bytes() + 2 * most_.edges * per_edge + most_.of_part() * kPerRow +
          part.inner() * static_cast<std::int64_t>(2 * sizeof(std::int32_t) + sizeof(double));
 }
 
@@ -104,7 +111,7 @@ BlockCounts BlockTraining::totals(int epoch) {
   const OperationLabel label{"nodes of blocks", "", -1, epoch};
   std::vector<double> both(counts.nodes);
   both.insert(both.end(), counts.weight.begin(), counts.weight.end());
-  rank_.transport.all_reduce(std::span(both), label);
+  slice_rank_.transport.all_reduce(std::span(both), label);
   const auto half = both.begin() + std::ssize(counts.nodes);
   return {{both.begin(), half}, {half, both.end()}};
 }
@@ -112,7 +119,7 @@ BlockCounts BlockTraining::totals(int epoch) {
 BlockEpoch BlockTraining::run_epoch(int epoch, bool goes_on, bool overlap, std::int64_t& steps) {
   const Round round{.epoch = epoch, .overlap = overlap, .state = state_.span().data()};
   const TraceTag tag{epoch, -1, -1, -1};
-  const bool repeats = data_.dealing()->repeats();
+  const bool repeats = dealing_.repeats();
   const int dealt = repeats ? 1 : epoch;
   BlockEpoch result;
   const BlockCounts totals = [&] {
@@ -120,11 +127,11 @@ BlockEpoch BlockTraining::run_epoch(int epoch, bool goes_on, bool overlap, std::
     return this->totals(dealt);
   }();
   std::vector<int> blocks;
-  for (int block = 0; block < data_.dealing()->blocks(); ++block) {
+  for (int block = 0; block < dealing_.blocks(); ++block) {
     // No gradient would come of others, on no rank.
     if (totals.weight[block] != 0) blocks.push_back(block);
   }
-  halo_bytes_ = 0;
+  halo_bytes_ = group_bytes_ = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     {
       const ScopedSpan span(rank_.trace, "next block", tag);
@@ -148,22 +155,41 @@ BlockEpoch BlockTraining::run_epoch(int epoch, bool goes_on, bool overlap, std::
   return result;
 }
 
+void BlockTraining::take_nodes(const PartBlock& block, std::int64_t nodes) {
+  block_ = &block;
+  const std::span<const GlobalId> ids = block.graph.inner_ids;
+  rank_.nodes = slice_rank_.nodes = nodes;
+  if (rank_.group == nullptr) {
+    rows_ = block.rows;
+    inner_ids_ = {rank_.backend, rank_.queue, ids};
+    rank_.inner_ids = slice_rank_.inner_ids = inner_ids_.span();
+    return;
+  }
+  const PartGroup& group = *rank_.group;
+  const std::int64_t central = block.graph.central;
+  shared_rows_ = group.of_own_rows(std::span<const LocalId>(block.rows), central, 1);
+  rows_ = shared_rows_;
+  own_ids_ = group.of_own_rows(ids, central, 1);
+  inner_ids_ = {rank_.backend, rank_.queue, std::span<const GlobalId>(own_ids_)};
+  rank_.inner_ids = inner_ids_.span();
+  part_ids_ = {rank_.backend, rank_.queue, ids};
+  slice_rank_.inner_ids = part_ids_.span();
+}
+
 void BlockTraining::enter(const PartBlock& block, std::int64_t nodes) {
   // Widths, and places in packets, are those of the messages of one graph.
   if (!exchange_->is_exact()) exchange_.reset();
-  block_ = &block;
-  inner_ids_ = {rank_.backend, rank_.queue, std::span<const GlobalId>(block.graph.inner_ids)};
-  rank_.inner_ids = inner_ids_.span();
-  rank_.nodes = nodes;
+  take_nodes(block, nodes);
   const ConstMatrixView all = data_.features();
-  const std::int64_t inner = block.inner();
+  const std::int64_t inner = std::ssize(rows_);
   if (inner > features_.rows()) {
     features_ = Tensor(rank_.backend, inner + inner / 8, all.cols, all.dtype);
   }
   const MatrixView features = features_.reshaped(inner, all.cols);
-  rank_.backend.run(rank_.queue, kernels::GatherRows{all, block.rows, {}, features});
+  rank_.backend.run(rank_.queue, kernels::GatherRows{all, rows_, {}, features});
   network_.enter(block.graph.view(), features);
-  if (exchange_ == nullptr) exchange_ = make_exchange(options_.first_exchange_options(), rank_);
+  if (exchange_ == nullptr)
+    exchange_ = make_exchange(options_.first_exchange_options(), slice_rank_);
   exchange_->keep_alive(network_.memory());
 }
 
@@ -171,21 +197,20 @@ void BlockTraining::enter_again() {
   network_.forget_constants();
   if (exchange_->is_exact()) return;
   // As if the run went on from here: what an exchange remembers is in no checkpoint.
-  exchange_ = make_exchange(options_.first_exchange_options(), rank_);
+  exchange_ = make_exchange(options_.first_exchange_options(), slice_rank_);
   exchange_->keep_alive(network_.memory());
 }
 
 LossTargets BlockTraining::take_targets() {
-  const std::span<const LocalId> rows = block_->rows;
   targets_.rows.clear();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (weight_of_row_[to_index(rows[i])] > 0) targets_.rows.push_back(static_cast<LocalId>(i));
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    if (weight_of_row_[to_index(rows_[i])] > 0) targets_.rows.push_back(static_cast<LocalId>(i));
   }
   LossTargets targets = data_.targets();
-  targets.labels = copy_rows(targets.labels, 1, rows, targets_.labels);
+  targets.labels = copy_rows(targets.labels, 1, rows_, targets_.labels);
   targets.multi_labels =
-      copy_rows(targets.multi_labels, data_.outputs(), rows, targets_.multi_labels);
-  targets.numbers = copy_rows(targets.numbers, data_.outputs(), rows, targets_.numbers);
+      copy_rows(targets.multi_labels, data_.outputs(), rows_, targets_.multi_labels);
+  targets.numbers = copy_rows(targets.numbers, data_.outputs(), rows_, targets_.numbers);
   targets.rows = targets_.rows;
   return targets;
 }
@@ -197,9 +222,13 @@ void BlockTraining::step(const Round& round, double weight, BlockEpoch& result) 
   network_.run_step(round, optimizer_);
   rank_.reducer.synchronize();
   result.loss += loss.local_sum();
-  result.edges += std::ssize(block_->graph.forward.csr.col_idx);
+  // Another rank of the part counts them, too.
+  if (rank_.group == nullptr || rank_.group->role() == 0) {
+    result.edges += std::ssize(block_->graph.forward.csr.col_idx);
+  }
   ++result.steps;
   halo_bytes_ += network_.halo_bytes_per_epoch();
+  if (rank_.group != nullptr) group_bytes_ += network_.group_bytes_per_epoch();
 }
 
 }  // namespace atl

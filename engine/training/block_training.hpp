@@ -21,8 +21,8 @@ struct BlockEpoch {
 
 class BlockTraining {
  public:
-  // The data has a dealing. All references must outlive it; `whole` gives parameters, norms and
-  // memory, and has not taken any yet.
+  // The data has a dealing, and that of the part. All references must outlive it; `whole` gives
+  // parameters, norms and memory, and has not taken any yet.
   BlockTraining(const TrainOptions& options, const RankData& data, const Rank& rank, Network& whole,
                 Optimizer& optimizer);
   BlockTraining(const BlockTraining&) = delete;
@@ -41,6 +41,7 @@ class BlockTraining {
   int epochs_run() const { return epochs_run_; }
   // See Network; those of the last epoch.
   std::int64_t halo_bytes() const { return halo_bytes_; }
+  std::int64_t group_bytes() const { return group_bytes_; }
 
  private:
   // Labels of a block's nodes.
@@ -59,22 +60,34 @@ class BlockTraining {
   // The block that it has. Evaluations have used the memory of its values meanwhile.
   void enter_again();
   LossTargets take_targets();
+  // From now on this rank's nodes and rows are those of a block with so many nodes on all ranks.
+  void take_nodes(const PartBlock& block, std::int64_t nodes);
   void step(const Round& round, double weight, BlockEpoch& result);
 
   const TrainOptions& options_;
-  const RankData& data_;
-  Rank rank_;  // whose nodes are those of the block
+  const RankData& data_;  // of all rows of the part
+  const BlockDealing& dealing_;
+  // Both have the nodes of the block.
+  Rank rank_;
+  Rank slice_rank_;  // as messages between parts see it
   Optimizer& optimizer_;
   Network network_;
   std::unique_ptr<HaloExchange> exchange_;
   std::vector<double> weight_of_row_;  // in the loss of training
   RankRows most_;
   const PartBlock* block_ = nullptr;  // the maker's
+  // By inner node of the block that is this rank's: its row in the part, and its id.
+  std::span<const LocalId> rows_;
   ConstDeviceArray<GlobalId> inner_ids_;
+  // In a group: storage of these, and ids of the inner nodes of all its ranks.
+  std::vector<LocalId> shared_rows_;
+  std::vector<GlobalId> own_ids_;
+  ConstDeviceArray<GlobalId> part_ids_;
   Tensor features_;
   Targets targets_;
   DeviceArray<EpochState> state_;
   std::int64_t halo_bytes_ = 0;
+  std::int64_t group_bytes_ = 0;
   int epochs_run_ = 0;
   BlockMaker maker_;  // its thread ends before the others are gone
 };

@@ -136,23 +136,16 @@ void check_blocks(const TrainOptions& options) {
          "allowed are auto and off");
 }
 
-// Options under which the graph, or rows of other ranks, are read as if each rank held a part
-// alone.
+// Options under which rows of other ranks are read as if each rank held a part alone.
 void check_groups(const TrainOptions& options) {
   if (!options.group_ranks.any()) return;
   const std::string found = "--group-ranks " + to_string(options.group_ranks);
   const Refusal refuse{found};
   const ModelConfig& model = options.model;
-  refuse(options.blocks.any(), options.blocks.option(),
-         options.blocks.deals()
-             ? "whose blocks are dealt to ranks that hold a part alone"
-             : "whose graph of the seen nodes is made by ranks that hold a part alone");
   refuse(options.arrival == Arrival::kOn, "--arrival on",
          "and shares of marginal rows are not divided into groups", "allowed are auto and off");
   refuse(model.recompute_all || model.recomputation.any(), "--recompute all",
          "which computes whole rows of other parts", "allowed is none");
-  refuse(options.replay.weights == ReplayWeights::kMatch, "--replay-weights match",
-         "which reads whole rows of nodes");
 }
 
 void check_replay(const TrainOptions& options) {

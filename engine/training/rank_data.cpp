@@ -21,7 +21,7 @@ std::vector<std::uint8_t> binary_targets(std::span<const std::int32_t> labels) {
 
 RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& shard,
                    std::int64_t split_index, DType dtype, const LossOptions& loss,
-                   std::int64_t model_outputs, const PartGroup* group)
+                   std::int64_t model_outputs, const PartGroup* group, bool has_part)
     : dataset_(shard.dataset()), graph_(shard.graph()), group_(group), loss_(loss) {
   const bool training = model_outputs == 0;
   if (!training) loss_.class_weights.clear();
@@ -35,7 +35,12 @@ RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& 
     feature_memory_ = Tensor(backend, rows(), dataset_.features, dtype);
     copy_features(backend, queue, features);
     features_ = feature_memory_.view();
-    shard.release_features();
+    if (!has_part) shard.release_features();
+  }
+  if (has_part) {
+    // Ranks of a slice have a part each, so their sums count each node once.
+    part_ = std::make_unique<RankData>(backend, queue, group->slice(), shard, split_index, dtype,
+                                       loss, model_outputs);
   }
   inner_ids_ = {backend, queue, host_ids_};
   if (group != nullptr) part_ids_ = {backend, queue, graph_.inner_ids};
@@ -168,7 +173,8 @@ double RankData::loss_weight(LocalId row) const {
 
 std::int64_t RankData::bytes() const {
   return features_.rows * features_.cols * bytes_of(features_.dtype) + graph_.forward.csr.bytes() +
-         (graph_.symmetric ? 0 : graph_.backward.csr.bytes());
+         (graph_.symmetric ? 0 : graph_.backward.csr.bytes()) +
+         (part_ != nullptr ? part_->feature_memory_.bytes() : 0);
 }
 
 std::vector<LocalId> RankData::labelled_rows(Split split) const {

@@ -1,6 +1,7 @@
 // One rank's shard in the memory of its backend: what training reads and never writes.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "datasets/shard.hpp"
@@ -21,10 +22,14 @@ class RankData {
   // Collective: counts the labelled nodes of all ranks. dtype: of the features here, f32 or bf16.
   // `model_outputs` > 0: only to be predicted, by a model with so many logits per node; throws
   // Error{kInput} if the labels need another number. group: the ranks that hold the part together,
-  // each of which has the data of its share of rows; null: this rank has it alone.
+  // each of which has the data of its share of rows; null: this rank has it alone. has_part: there
+  // of_part() is asked for.
   RankData(Backend& backend, Queue& queue, Transport& transport, Shard& shard,
            std::int64_t split_index, DType dtype, const LossOptions& loss = {},
-           std::int64_t model_outputs = 0, const PartGroup* group = nullptr);
+           std::int64_t model_outputs = 0, const PartGroup* group = nullptr, bool has_part = false);
+
+  // The data of all rows of the part, as if this rank had it alone.
+  const RankData& of_part() const { return part_ != nullptr ? *part_ : *this; }
 
   // The part, all of it.
   const LocalGraphView& graph() const { return graph_; }
@@ -62,7 +67,8 @@ class RankData {
   const LossTargets& targets() const { return targets_; }
   std::int64_t outputs() const { return outputs_; }  // logits per node; 0: of links
 
-  // The bytes of what training can't do without: features, and the graph in both directions.
+  // The bytes of what training can't do without: features, and the graph in both directions. In a
+  // group, also of copied features of the part.
   std::int64_t bytes() const;
 
   // The links of task link-prediction, once they were given; else null.
@@ -81,9 +87,13 @@ class RankData {
   std::vector<LocalId> labelled_rows(Split split) const;
 
   // Another split of this rank's rows from now on: who is trained on, and who is measured. Ends
-  // targets(), and what was made of it. Collective.
+  // targets(), and what was made of it. of_part() keeps its own. Collective.
   void set_split(Backend& backend, Queue& queue, Transport& transport,
                  std::vector<std::uint8_t> split);
+  // The same for the rows of of_part(), where that is not this.
+  void set_split_of_part(Backend& backend, Queue& queue, std::vector<std::uint8_t> split) {
+    part_->set_split(backend, queue, group_->slice(), std::move(split));
+  }
 
   // The share of an inner node in loss_total(): its labels, or their weights.
   double loss_weight(LocalId row) const;
@@ -135,6 +145,7 @@ class RankData {
   std::optional<LinkShare> links_;
   std::optional<BlockDealing> dealing_;
   std::vector<float> node_weights_;
+  std::unique_ptr<RankData> part_;  // null: of this rank's rows, or not needed
   // Storage behind the spans above in a group; the split's also where it was set.
   struct Share {
     std::vector<GlobalId> ids;

@@ -211,13 +211,16 @@ void RankJob::prepare(std::int64_t model_outputs) {
   {
     // The first read of features and labels, which ends with a sum over ranks.
     const HeartbeatScope scope(transport_, {"the data of each rank"});
+    const bool on_blocks = options_.blocks.any() && model_outputs == 0;
+    // A block divides its rows among the ranks of a group without regard to their shares.
     data_ = std::make_unique<RankData>(*backend_, *queue_, transport_, shard_, options_.split_index,
-                                       model_.dtype, options_.loss, model_outputs, group_.get());
+                                       model_.dtype, options_.loss, model_outputs, group_.get(),
+                                       /*has_part=*/on_blocks && group_ != nullptr);
     if (data_->dataset().task == Task::kLinkPrediction) {
       data_->set_links(
           LinkShare::read(transport_, dataset_, data_->host_ids(), data_->dataset().nodes));
     }
-    if (options_.blocks.any() && model_outputs == 0) {
+    if (on_blocks) {
       data_->set_dealing(BlockDealing(transport_, dataset_, data_->graph(), options_.blocks,
                                       options_.seed, partition_.parts_dir, options_.split_index));
     }
@@ -296,6 +299,10 @@ void RankJob::apply_replay() {
   });
   data_->set_split(*backend_, *queue_, transport_,
                    split_with(*replay_, data_->host_ids(), data_->host_split()));
+  if (const RankData& part = data_->of_part(); &part != data_.get()) {
+    data_->set_split_of_part(*backend_, *queue_,
+                             split_with(*replay_, part.host_ids(), part.host_split()));
+  }
   if (replay_->weights.empty()) return;
   data_->set_node_weights(replay_row_weights(*replay_, *data_, transport_));
 }

@@ -162,7 +162,9 @@ class Trainer {
     return trains_on_blocks_alone() ? blocks_->halo_bytes() : network_.halo_bytes_per_epoch();
   }
   // The same to other ranks that hold its part.
-  std::int64_t group_bytes_per_epoch() const { return network_.group_bytes_per_epoch(); }
+  std::int64_t group_bytes_per_epoch() const {
+    return trains_on_blocks_alone() ? blocks_->group_bytes() : network_.group_bytes_per_epoch();
+  }
   TraceRecorder& trace() { return trace_; }
   const std::vector<TraceSpan>& all_spans() const { return kept_spans_; }
   const Rank& rank() const { return rank_; }

@@ -100,12 +100,23 @@ class PartsFileTest(OneFolderTest):
             self.assertGreater(found.count(0), 80)
             self.assertGreater(found.count(1), 80)
 
-    def test_refinement_without_an_effect_makes_no_cut_of_its_own(self):
+    def test_options_without_an_effect_are_refused(self):
         cut = [*CUT, "--objective", "cut"]
         folder, options, _ = self.cut(*cut)
         self.assertNotIn("refine", options)
-        for refine in ("on", "off"):
-            self.assertEqual(self.cut(*cut, "--refine", refine)[0], folder)
+        self.assertEqual(self.cut(*cut, "--refine", "off")[0], folder)
+        for more, found, allowed in (
+                (["--objective", "cut", "--refine", "on"], "--refine: on found with --objective cut",
+                 "allowed are off and --objective volume"),
+                (["--method", "random", "--objective", "cut"],
+                 "--objective: cut found with --method random",
+                 "allowed with auto, metis and communities"),
+                (["--method", "contiguous", "--cuts", "3"],
+                 "--cuts: 3 found with --method contiguous",
+                 "allowed with auto, metis and communities")):
+            refusal = self.refuse(*CUT, *more)
+            self.assertIn(found, refusal)
+            self.assertIn(allowed, refusal)
         # Refinement mends a file that is refused without it.
         heavy = self.parts([0] * 150 + [1] * 50)
         from_file = [*FROM_FILE, heavy, "--objective", "cut", "--refine", "on"]

@@ -65,6 +65,12 @@ inline Json slow_calibration(int layers) {
   return {{"exchange", exchange}};
 }
 
+// The same with so many ranks for each part.
+inline TrainOptions grouped(TrainOptions options, int ranks) {
+  options.group_ranks.number = ranks;
+  return options;
+}
+
 // As `atoll train` with these options, on ranks that are threads.
 inline void train_in_folder(int ranks, const std::filesystem::path& dataset,
                             const TrainOptions& options, const PartitionOptions& cut = {}) {

@@ -15,11 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TrainOptions grouped(TrainOptions options, int ranks) {
-  options.group_ranks.number = ranks;
-  return options;
-}
-
 // Edges and nodes with types.
 std::filesystem::path make_relational(const TempDir& dir, int relations = 4) {
   GenerateOptions options;
@@ -668,8 +663,6 @@ TEST(GroupRanks, RefuseOptionsOfRanksThatHoldAPartAlone) {
     EXPECT_THAT(error.what(), HasSubstr("--group-ranks 2: "));
     return std::string(error.what());
   };
-  EXPECT_THAT(error_with([](TrainOptions& o) { o.blocks.count.number = 4; }),
-              HasSubstr("--blocks 4"));
   EXPECT_THAT(error_with([](TrainOptions& o) { o.arrival = Arrival::kOn; }),
               HasSubstr("--arrival on found"));
   EXPECT_THAT(error_with([](TrainOptions& o) { o.model.recompute_all = true; }),

@@ -234,8 +234,6 @@ TEST_F(Inductive, RefusesWhatItCanNot) {
               }),
               HasSubstr("--inductive train: --exchange stale, pipelined, found"));
   EXPECT_THAT(refusal([](TrainOptions& o) { o.model.memory = "1GiB"; }), HasSubstr("--memory"));
-  EXPECT_THAT(refusal([](TrainOptions& o) { o.group_ranks.number = 2; }),
-              HasSubstr("--inductive train found, whose graph of the seen nodes"));
   EXPECT_THAT(refusal([](TrainOptions& o) {
                 o.blocks.count.number = 1;
                 o.blocks.kind = BlockKind::kRandom;

@@ -70,10 +70,8 @@ OwnRun train_with(const fs::path& dataset, int ranks, const TrainOptions& option
   OwnRun outcome;
   PartitionOptions partition;
   partition.method = "random";
-  TrainOptions grouped = options;
-  grouped.group_ranks = parse_group_ranks(std::to_string(ranks_per_part));
   run_local_ranks(ranks, 30, [&](Transport& transport) {
-    RankJob job(transport, dataset, partition, grouped);
+    RankJob job(transport, dataset, partition, grouped(options, ranks_per_part));
     std::vector<double> losses;
     for (int epoch = 1; epoch <= epochs; ++epoch) {
       losses.push_back(job.trainer().run_epoch(epoch).loss);

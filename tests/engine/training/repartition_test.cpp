@@ -80,12 +80,11 @@ TEST_F(RepartitionedRuns, GoOnBitForBit) {
 }
 
 TEST_F(RepartitionedRuns, AreTheSameWhereSeveralRanksHoldAPart) {
-  TrainOptions grouped = options(2, true);
-  grouped.group_ranks.number = 2;
+  const TrainOptions in_groups = grouped(options(2, true), 2);
   run("alone", 7, false, options(2, true), 2);
-  run("groups", 7, false, grouped, 4);
-  run("half", 4, false, grouped, 4);
-  run("half", 7, true, grouped, 4);
+  run("groups", 7, false, in_groups, 4);
+  run("half", 4, false, in_groups, 4);
+  run("half", 7, true, in_groups, 4);
   expect_same_run("half", "groups");
   const std::vector<Json> found = lines("groups");
   const std::vector<Json> expected = lines("alone");

@@ -239,9 +239,14 @@ TEST_F(ReplayedRuns, ChooseTheSameNodesOnAnyRanksAndCuts) {
       EXPECT_TRUE(std::ranges::is_sorted(buffer.nodes));
       EXPECT_LT(to_index(buffer.nodes.back()), kOld);
       EXPECT_EQ(buffer.weights.empty(), weights == ReplayWeights::kNone);
-      for (const auto& [ranks, cut] : {std::pair(2, PartitionOptions()),
-                                       std::pair(3, PartitionOptions()), std::pair(3, random)}) {
-        const auto [other_losses, other] = run(ranks, own, cut);
+      struct Place {
+        int ranks;
+        int each;  // of these hold a part
+        PartitionOptions cut;
+      };
+      for (const auto& [ranks, each, cut] : {Place{2, 1, {}}, Place{3, 1, {}}, Place{3, 1, random},
+                                             Place{4, 2, {}}, Place{4, 4, {}}}) {
+        const auto [other_losses, other] = run(ranks, grouped(own, each), cut);
         EXPECT_EQ(other.nodes, buffer.nodes) << to_string(select) << " " << ranks;
         ASSERT_EQ(other.weights.size(), buffer.weights.size());
         for (std::size_t i = 0; i < buffer.weights.size(); ++i) {
@@ -251,16 +256,7 @@ TEST_F(ReplayedRuns, ChooseTheSameNodesOnAnyRanksAndCuts) {
           EXPECT_NEAR(other_losses[i], losses[i], 1e-4 * losses[i]) << to_string(select);
         }
       }
-      if (weights == ReplayWeights::kNone) {
-        TrainOptions grouped = own;  // ranks that have half of a part's rows each
-        grouped.group_ranks = parse_group_ranks("2");
-        const auto [group_losses, of_group] = run(4, grouped);
-        EXPECT_EQ(of_group.nodes, buffer.nodes);
-        for (std::size_t i = 0; i < losses.size(); ++i) {
-          EXPECT_NEAR(group_losses[i], losses[i], 1e-4 * losses[i]) << to_string(select);
-        }
-        continue;
-      }
+      if (weights == ReplayWeights::kNone) continue;
       EXPECT_LT(buffer.distance[1], buffer.distance[0]);
       EXPECT_NEAR(std::accumulate(buffer.weights.begin(), buffer.weights.end(), 0.0), 30, 1e-3);
     }
