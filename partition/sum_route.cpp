@@ -1,5 +1,7 @@
 #include "partition/sum_route.hpp"
 
+#include <numeric>
+
 namespace atl {
 
 namespace {
@@ -34,6 +36,18 @@ std::vector<std::vector<int>> read_groups(const Json& json, int ranks,
 }
 
 }  // namespace
+
+const char* to_string(SumChoice choice) { return choice == SumChoice::kAuto ? "auto" : "ranks"; }
+
+SumRoute route_of_groups(int ranks, int each) {
+  SumRoute route;
+  if (each == 1 || each == ranks) return route;
+  for (int first = 0; first < ranks; first += each) {
+    route.groups.emplace_back(static_cast<std::size_t>(each));
+    std::iota(route.groups.back().begin(), route.groups.back().end(), first);
+  }
+  return route;
+}
 
 std::string name_of(const SumRoute& route) {
   return !route.groups.empty() ? kHierarchical : route.server >= 0 ? kParameterServer : kAllReduce;

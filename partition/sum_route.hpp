@@ -1,6 +1,7 @@
-// How sums of gradients over all ranks travel: what a plan says of it (docs/placement.md).
+// How sums of gradients over all ranks travel: by hosts, or as a plan says (docs/placement.md).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -21,6 +22,16 @@ struct SumRoute {
   bool is_all_reduce() const { return groups.empty() && server < 0; }
   bool operator==(const SumRoute&) const = default;
 };
+
+// Who decides on the route.
+enum class SumChoice : std::uint8_t {
+  kAuto,   // the hosts of ranks, if there are several that have as many ranks each
+  kRanks,  // nobody: an all-reduce
+};
+const char* to_string(SumChoice choice);  // "auto" or "ranks"
+
+// Groups of so many ranks that follow one another; with 1, or with all, an all-reduce.
+SumRoute route_of_groups(int ranks, int each);
 
 // "all-reduce", "hierarchical" or "parameter-server".
 std::string name_of(const SumRoute& route);

@@ -29,6 +29,10 @@ class Reducer {
         trace_(trace),
         route_(std::move(route)) {}
 
+  // From the next sum of a matrix on. None has begun.
+  void set_route(SumRoute route) { route_ = std::move(route); }
+  const SumRoute& route() const { return route_; }
+
   // In-place sums in the backend's memory, ordered on the queue; `what` (a literal) names them in
   // traces and time-outs. The host waits only where a sum passes through its memory.
   void sum(std::span<double> values, const char* what, int layer, int epoch);

@@ -84,6 +84,7 @@ void follow_plan(const Plan& plan, const PlanChoice& choice, TrainJob& job) {
   job.partition.parts_file = choice.parts_file;
   TrainOptions& options = job.options;
   options.model = planned_model(std::move(options.model), plan.layers);
+  options.sum_choice = SumChoice::kRanks;
   options.gradient_sum = plan.gradient_sum;
   options.group_ranks = {.number = plan.group_ranks};
   options = with_exchange_of(plan, std::move(options));

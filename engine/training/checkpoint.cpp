@@ -19,6 +19,7 @@ constexpr const char* kBestPrefix = "best.";
 constexpr const char* kSplitNames[] = {"train", "valid", "test"};
 constexpr const char* kMetadata = "atoll checkpoint";
 constexpr const char* kRankFiles = "rank_files";
+constexpr const char* kGradientSum = "gradient_sum";
 
 Json number_or_null(double value) { return std::isnan(value) ? Json(nullptr) : Json(value); }
 
@@ -147,6 +148,10 @@ Json describe(const Checkpoint& checkpoint) {
   if (!checkpoint.rank_files.empty()) json[kRankFiles] = checkpoint.rank_files;
   if (checkpoint.last_before_switch > 0) json["last_before_switch"] = checkpoint.last_before_switch;
   if (checkpoint.learning_rate) json["learning_rate"] = *checkpoint.learning_rate;
+  if (checkpoint.ranks > 0) {
+    json["ranks"] = checkpoint.ranks;
+    json[kGradientSum] = to_json(checkpoint.gradient_sum);
+  }
   return json;
 }
 
@@ -264,6 +269,10 @@ Checkpoint parse_checkpoint(std::span<const std::byte> bytes, const fs::path& pa
       json_field_or<std::vector<std::string>>(json, kRankFiles, path, std::vector<std::string>());
   checkpoint.last_before_switch = json_field_or<int>(json, "last_before_switch", path, 0);
   checkpoint.learning_rate = optional_number(json, "learning_rate", path.string());
+  checkpoint.ranks = json_field_or<int>(json, "ranks", path, 0);
+  checkpoint.gradient_sum =
+      parse_sum_route(json_field_or<Json>(json, kGradientSum, path, nullptr), checkpoint.ranks,
+                      fmt::format("{}: field '{}'", path.string(), kGradientSum));
   return checkpoint;
 }
 

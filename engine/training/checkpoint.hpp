@@ -13,6 +13,7 @@
 #include "base/json.hpp"
 #include "engine/tensor/safetensors.hpp"
 #include "engine/training/metrics.hpp"
+#include "partition/sum_route.hpp"
 
 namespace atl {
 
@@ -37,6 +38,9 @@ struct Checkpoint {
   std::vector<std::string> rank_files = {};
   int last_before_switch = 0;  // where accuracy decides, once it is known: see Trainer
   std::optional<double> learning_rate = {};  // none: as options say; see RankJob
+  // How many the run had, and how sums of gradients travelled among them. 0: it does not say.
+  int ranks = 0;
+  SumRoute gradient_sum = {};
 };
 
 // The bytes of its file.

@@ -12,6 +12,7 @@
 #include "base/host.hpp"
 #include "base/memory.hpp"
 #include "engine/comm/rank_values.hpp"
+#include "engine/exchange/rank_map.hpp"
 #include "engine/training/agreement.hpp"
 
 namespace atl {
@@ -76,6 +77,11 @@ int cores_per_rank(Transport& transport) {
 std::vector<std::int64_t> hosts_of_ranks(Transport& transport) {
   return values_of_ranks(transport, static_cast<std::int64_t>(checksum(host_key())),
                          {"hosts of ranks"});
+}
+
+SumRoute sum_route_of_hosts(Transport& transport) {
+  const int each = ranks_of_each(hosts_of_ranks(transport));
+  return each == 0 ? SumRoute() : route_of_groups(transport.size(), each);
 }
 
 int device_rank_on_host(Transport& transport, bool uses_device) {

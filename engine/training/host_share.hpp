@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "engine/comm/transport.hpp"
 #include "kernels/backend.hpp"
+#include "partition/sum_route.hpp"
 
 namespace atl {
 
@@ -18,6 +19,10 @@ int cores_per_rank(Transport& transport);
 
 // A number for the host of each rank, the same for ranks that share one. Collective.
 std::vector<std::int64_t> hosts_of_ranks(Transport& transport);
+
+// How sums leave a host once: by hosts, if there are several that have as many ranks each, one host
+// after the other. Collective.
+SumRoute sum_route_of_hosts(Transport& transport);
 
 // How many lower ranks of this host use a device: which of its devices is this rank's. Collective.
 int device_rank_on_host(Transport& transport, bool uses_device);

@@ -359,6 +359,13 @@ Table machine_options() {
        .group = "Messages",
        .help = "Hide messages behind central work",
        .value = TrainRow::on_or_off(ATOLL_FIELD(overlap))},
+      {.name = "gradient-sum",
+       .group = "Messages",
+       .help =
+           "Add up gradients: auto (on each host first, where hosts have as many ranks each, so "
+           "that a sum leaves a host once) or ranks (of all ranks at once, whatever the hosts)",
+       .value = TrainRow::name_of(ATOLL_FIELD(sum_choice), {SumChoice::kAuto, SumChoice::kRanks}),
+       .plan = PlanRole::kFixes},
       {.name = "group-ranks",
        .group = "Messages",
        .help =

@@ -56,7 +56,8 @@ struct TrainOptions {
   bool tf32 = false;  // products with 10-bit mantissas where the device has them
 
   // How it is computed: the numbers stay within rounding.
-  SumRoute gradient_sum;  // over ranks
+  SumChoice sum_choice = SumChoice::kAuto;
+  SumRoute gradient_sum;  // over ranks, where it was chosen
   GroupRanks group_ranks;
   bool overlap = true;
   Arrival arrival = Arrival::kAuto;

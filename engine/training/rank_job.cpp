@@ -117,6 +117,9 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
   }
   const auto some_device = sum_over_ranks<std::int64_t>(
       transport, backend_->host_accessible() ? 0 : 1, {"device count"});
+  if (options_.sum_choice == SumChoice::kAuto && options_.gradient_sum.is_all_reduce()) {
+    options_.gradient_sum = sum_route_of_hosts(transport);
+  }
   options_.arrival = arrival_in_job(options_.arrival, /*on_cpus=*/some_device == 0,
                                     /*alone=*/group_ == nullptr, transport.divides_packets());
   require_replay(options, transport);
@@ -355,6 +358,12 @@ void RankJob::enter_epoch(int epoch) {
 void RankJob::set_learning_rate(double rate) {
   learning_rate_ = rate;
   trainer_->set_learning_rate(rate);
+}
+
+void RankJob::keep_gradient_sum(const SumRoute& route) {
+  if (options_.sum_choice != SumChoice::kAuto) return;
+  options_.gradient_sum = route;
+  trainer_->set_gradient_sum(route);
 }
 
 void RankJob::enter_cut(int number) {

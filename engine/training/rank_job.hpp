@@ -49,6 +49,9 @@ class RankJob {
   void set_learning_rate(double rate);
   std::optional<double> learning_rate() const { return learning_rate_; }  // none: by options
 
+  // The route of a run that goes on here: its sums keep their bits, wherever ranks are now.
+  void keep_gradient_sum(const SumRoute& route);
+
   // The metric of `logits` of the last pass for the nodes of a range of ids. Nothing is trained
   // afterwards. Collective.
   struct RangeMetrics {

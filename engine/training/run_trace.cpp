@@ -30,7 +30,7 @@ Json trace_metadata(RankJob& job, const TrainOptions& options, const MessageReco
           {"overlap", options.overlap},
           {"by_arrival", !job.trainer().network().shape().groups.empty()},
           {"recomputation", to_json(model.recomputation)},
-          {"gradient_sum", to_json(options.gradient_sum)},
+          {"gradient_sum", to_json(job.trainer().gradient_sum())},
           {"partition", job.partition_quality()}};
 }
 

@@ -104,6 +104,9 @@ class Trainer {
   }
   // Switches if this epoch is the first one after the first phase, as run_epoch() does.
   void enter_epoch(int epoch);
+  // From the next epoch on: see RankJob.
+  void set_gradient_sum(const SumRoute& route) { reducer_.set_route(route); }
+  const SumRoute& gradient_sum() const { return reducer_.route(); }
   // From now on, in place of all rates that options say. See RankJob, which keeps it.
   void set_learning_rate(double rate) {
     rate_is_set_ = true;

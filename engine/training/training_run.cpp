@@ -179,6 +179,10 @@ class Run {
       trainer().set_last_before_switch(checkpoint.last_before_switch);
     }
     if (checkpoint.learning_rate) job_.set_learning_rate(*checkpoint.learning_rate);
+    // Runs of earlier versions added up all ranks at once.
+    if (checkpoint.ranks == 0 || checkpoint.ranks == transport_.size()) {
+      job_.keep_gradient_sum(checkpoint.gradient_sum);
+    }
     job_.enter_epoch(checkpoint.epoch);
     on_all_ranks(transport_, [&] {
       trainer().load_state(checkpoint.state, /*optimizer=*/true, place);
@@ -394,7 +398,9 @@ class Run {
             .line = line,
             .evaluation_is_due = evaluation_is_due_,
             .last_before_switch = found ? trainer().last_before_switch() : 0,
-            .learning_rate = job_.learning_rate()};
+            .learning_rate = job_.learning_rate(),
+            .ranks = transport_.size(),
+            .gradient_sum = job_.trainer().gradient_sum()};
   }
 
   void keep_snapshot(int epoch, const std::string& line) {

@@ -133,6 +133,8 @@ Checkpoint checkpoint_at(int epoch) {
   checkpoint.best.weights.tensors["weight"] = tensor("F32", {2, 3}, 24);
   checkpoint.rank_files = {"0123456789abcdef", "fedcba9876543210"};
   checkpoint.last_before_switch = 7;
+  checkpoint.ranks = 4;
+  checkpoint.gradient_sum = route_of_groups(4, 2);
   return checkpoint;
 }
 
@@ -164,6 +166,8 @@ TEST(CheckpointFolder, RoundTripsAndKeepsOnlyTheNewest) {
   EXPECT_EQ(read.best.evaluations_since, 1);
   EXPECT_EQ(read.rank_files, (std::vector<std::string>{"0123456789abcdef", "fedcba9876543210"}));
   EXPECT_EQ(read.last_before_switch, 7);
+  EXPECT_EQ(read.ranks, 4);
+  EXPECT_EQ(read.gradient_sum.groups, (std::vector<std::vector<int>>{{0, 1}, {2, 3}}));
   EXPECT_EQ(names_in(dir.path() / "checkpoint"), std::vector<std::string>{"epoch-10.safetensors"});
 }
 
