@@ -260,7 +260,9 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
     if (!told) note_start();
     if (!told && !port_.ranks().empty() && ready_ranks() == port_.ranks().front().size) {
       told = any_started_ = true;
-      tell("started", fmt::format("{} ranks on {}", port_.ranks().size(), fmt::join(hosts_, ", ")));
+      const std::size_t ranks = port_.ranks().size();
+      tell("started",
+           fmt::format("{} rank{} on {}", ranks, ranks == 1 ? "" : "s", fmt::join(hosts_, ", ")));
     }
     if (stop_request_.signal() != 0 && !asked) {
       if (is_starting()) {  // nothing is lost with it

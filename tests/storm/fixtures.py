@@ -148,7 +148,7 @@ def make_pair_files(program, folder):
     for source, target in (("run/calibration.json", "other.json"), ("plan.json", "plan-2.json")):
         with open(os.path.join(folder, source), encoding="utf-8") as file:
             document = json.load(file)
-        if "exchange" in document:
+        if source == "run/calibration.json":
             document["exchange"]["links"][0]["gamma_s"] *= 2
         else:
             document["predicted_ms"] += 1
