@@ -10,6 +10,7 @@ AskedMessages asked_messages(const TrainOptions& options,
                              const std::optional<std::string>& allowed) {
   AskedMessages asked;
   asked.arrival = options.arrival;
+  asked.sums = options.sum_choice;
   const ExchangeOptions exchange = options.exchange_options();
   if (!exchange.is_plain()) asked.exchange = exchange;
   const ExchangeMode& mode = exchange_mode(exchange.mode);
@@ -56,7 +57,7 @@ Measured measured_by(const TracedRun& run, const Topology& topology) {
 }
 
 PlannedMessages planned_messages(const AskedMessages& messages, const Measured& measured) {
-  PlannedMessages planned{.arrival = messages.arrival};
+  PlannedMessages planned{.arrival = messages.arrival, .sums = messages.sums};
   if (!messages.exchange) return planned;
   planned.exchange = &*messages.exchange;
   if (measured.exchange == messages.exchange->mode) planned.share = measured.share_sent;

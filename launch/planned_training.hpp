@@ -20,6 +20,7 @@ struct AskedMessages {
   int start_bits = 32;    // without a plan
   std::vector<int> bits;  // what they may travel at
   Arrival arrival = Arrival::kAuto;
+  SumChoice sums = SumChoice::kAuto;
 };
 // allowed: as --allow-bits; none: as they are. Throws Error{kOption} for widths that a plan has
 // not.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "engine/exchange/rank_map.hpp"
 
 namespace atl {
 
@@ -27,6 +28,11 @@ std::vector<SumStep> hierarchical_steps(const std::vector<std::vector<int>>& gro
 }
 
 }  // namespace
+
+SumRoute route_by_places(std::span<const std::int64_t> places) {
+  const int each = ranks_of_each(places);
+  return each == 0 ? SumRoute() : route_of_groups(static_cast<int>(places.size()), each);
+}
 
 std::vector<SumStep> sum_steps(const SumRoute& route, int rank, int ranks, std::size_t count) {
   if (!route.groups.empty()) return hierarchical_steps(route.groups, rank, count);

@@ -4,6 +4,8 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "engine/exchange/gradient_steps.hpp"
+#include "engine/placement/group_plans.hpp"
 #include "engine/placement/halo_recomputation.hpp"
 #include "engine/placement/sum_cost.hpp"
 
@@ -102,11 +104,15 @@ bool PlanSpace::can_recompute() const {
 }
 
 void PlanSpace::add_gradient_sums() {
-  gradient_sums_ = {SumRoute{}};
+  gradient_sums_ = {messages_.sums == SumChoice::kRanks
+                        ? SumRoute()
+                        : route_by_places(places_of(topology_, &Device::host))};
   if (topology_.ranks() == 1) return;
   const ParameterSizes sizes = parameter_sizes(programs_.any().training, /*pads_operands=*/false);
-  const auto others =
+  std::vector<SumRoute> others =
       other_sum_routes(topology_, kFloatBytes * static_cast<double>(sizes.values()));
+  others.insert(others.begin(), SumRoute());
+  std::erase(others, gradient_sums_.front());
   gradient_sums_.insert(gradient_sums_.end(), others.begin(), others.end());
   gradient_decision_ = decisions();
   options_.push_back(static_cast<int>(gradient_sums_.size()));

@@ -22,13 +22,15 @@ struct PlannedMessages {
   const ExchangeOptions* exchange = nullptr;
   std::optional<double> share = std::nullopt;  // see expected_messages()
   Arrival arrival = Arrival::kOff;             // that is asked for
+  SumChoice sums = SumChoice::kRanks;          // of gradients, without a plan
 };
 
 class PlanSpace final : public SearchSpace {
  public:
   // Everything must outlive it. `bits`: what messages may travel at; without an exchange mode 32
   // among them: exact. start() is what training does without a plan: the first cut, the model's own
-  // order of each layer and recomputation (of all pairs or none), and `start_bits`, one of `bits`.
+  // order of each layer and recomputation (of all pairs or none), `start_bits`, one of `bits`, and
+  // its own sum of gradients.
   // Each part of a cut is on as many ranks as the model has column shares; where these are several,
   // no halo rows are recomputed.
   PlanSpace(const Topology& topology, const ModelConfig& model,

@@ -86,10 +86,10 @@ void queue_loss(const Rank& rank, const LossTargets& targets, ConstMatrixView lo
                 MatrixView gradient, std::span<double> loss_sum) {
   if (targets.own != nullptr) {
     compute_own_loss(rank, targets, logits, scale, gradient, loss_sum);
-  } else if (!targets.numbers.empty()) {
+  } else if (targets.kind == LabelKind::kNumbers) {
     rank.backend.run(rank.queue, kernels::ErrorLoss{targets.measure, logits, targets.numbers,
                                                     targets.rows, scale, gradient, loss_sum});
-  } else if (targets.multi_labels.empty()) {
+  } else if (targets.kind == LabelKind::kClass) {
     rank.backend.run(rank.queue,
                      kernels::SoftmaxCrossEntropy{logits, targets.labels, targets.rows, scale,
                                                   gradient, loss_sum, targets.softmax});

@@ -12,7 +12,11 @@
 namespace atl {
 
 // Labels of the inner nodes in the backend's memory, and which of them are trained on.
+// What a label is; ranks without a node have the kind of the others.
+enum class LabelKind : std::uint8_t { kClass, kSeveral, kNumbers };
+
 struct LossTargets {
+  LabelKind kind = LabelKind::kClass;
   std::span<const std::int32_t> labels;        // softmax: class per node
   std::span<const std::uint8_t> multi_labels;  // sigmoid: [inner, classes], 255 = missing
   std::span<const float> numbers;              // errors: [inner, outputs], NaN = missing

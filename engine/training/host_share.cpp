@@ -12,7 +12,7 @@
 #include "base/host.hpp"
 #include "base/memory.hpp"
 #include "engine/comm/rank_values.hpp"
-#include "engine/exchange/rank_map.hpp"
+#include "engine/exchange/gradient_steps.hpp"
 #include "engine/training/agreement.hpp"
 
 namespace atl {
@@ -80,8 +80,7 @@ std::vector<std::int64_t> hosts_of_ranks(Transport& transport) {
 }
 
 SumRoute sum_route_of_hosts(Transport& transport) {
-  const int each = ranks_of_each(hosts_of_ranks(transport));
-  return each == 0 ? SumRoute() : route_of_groups(transport.size(), each);
+  return route_by_places(hosts_of_ranks(transport));
 }
 
 int device_rank_on_host(Transport& transport, bool uses_device) {

@@ -20,8 +20,7 @@ int cores_per_rank(Transport& transport);
 // A number for the host of each rank, the same for ranks that share one. Collective.
 std::vector<std::int64_t> hosts_of_ranks(Transport& transport);
 
-// How sums leave a host once: by hosts, if there are several that have as many ranks each, one host
-// after the other. Collective.
+// See route_by_places(). Collective.
 SumRoute sum_route_of_hosts(Transport& transport);
 
 // How many lower ranks of this host use a device: which of its devices is this rank's. Collective.

@@ -40,6 +40,7 @@ class LinkTask::PairLoss final : public Loss {
   // wanted: 1 for edges, 0 for negatives; listed: 0, 1, 2, ...
   void set_block(std::span<const std::uint8_t> wanted, std::span<const LocalId> listed,
                  std::span<double> sum) {
+    targets_.kind = LabelKind::kSeveral;
     targets_.multi_labels = wanted;
     targets_.rows = listed;
     sum_ = sum;

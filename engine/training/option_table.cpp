@@ -360,10 +360,10 @@ Table machine_options() {
        .help = "Hide messages behind central work",
        .value = TrainRow::on_or_off(ATOLL_FIELD(overlap))},
       {.name = "gradient-sum",
-       .group = "Messages",
+       .group = "Machine",
        .help =
-           "Add up gradients: auto (on each host first, where hosts have as many ranks each, so "
-           "that a sum leaves a host once) or ranks (of all ranks at once, whatever the hosts)",
+           "How gradients are added up: auto (where hosts have as many ranks each, those of a host "
+           "first, so that a sum leaves it once) or ranks (all at once)",
        .value = TrainRow::name_of(ATOLL_FIELD(sum_choice), {SumChoice::kAuto, SumChoice::kRanks}),
        .plan = PlanRole::kFixes},
       {.name = "group-ranks",

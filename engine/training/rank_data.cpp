@@ -77,7 +77,12 @@ void RankData::take_split(Backend& backend, Queue& queue, Transport& transport) 
         atl::class_weights(loss_, dataset_.task, label_counts(Split::kTrain), transport);
     class_weights_ = {backend, queue, std::span<const float>(host_class_weights_)};
   }
-  targets_ = {.labels = labels_.span(),
+  const Task task = dataset_.task;
+  const bool several = task == Task::kMultiLabel || task == Task::kBinary;
+  targets_ = {.kind = task == Task::kRegression ? LabelKind::kNumbers
+                      : several                 ? LabelKind::kSeveral
+                                                : LabelKind::kClass,
+              .labels = labels_.span(),
               .multi_labels = multi_labels_.span(),
               .numbers = numbers_.span(),
               .rows = training_rows_.span(),

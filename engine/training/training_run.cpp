@@ -38,6 +38,7 @@ using Clock = std::chrono::steady_clock;
 // Names may hold bytes that are not UTF-8.
 constexpr auto kReplace = Json::error_handler_t::replace;
 
+constexpr const char* kGroupRanks = "group-ranks";
 constexpr const char* kMaxTime = "--max-time";
 constexpr const char* kDivergence = "divergence";
 
@@ -92,6 +93,10 @@ class Run {
           "--target {}: {} is at most 1, so no epoch reaches that; allowed are scores up to 1 "
           "(0.75 is 75 percent), and none",
           to_string(options_.target), shown_name(trainer().metric()));
+    }
+    // `host` and `all` are other numbers on other hosts.
+    if (fingerprint_.contains(kGroupRanks)) {
+      fingerprint_[kGroupRanks] = to_string(GroupRanks{.number = job_.map().ranks_per_part()});
     }
     if (!options_.warm_start.empty()) {
       fingerprint_[kWarmStart] = warm_start_checksum(options_.warm_start, transport_);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
+#include <string>
 
 #include "engine/placement/critical_path.hpp"
 #include "engine/placement/plan_search.hpp"
@@ -341,6 +343,26 @@ TEST_F(PlanSpaceTest, TheBestPlanIsWhatAllChoicesSay) {
   double path = 0;
   for (const Json& share : plan.search.at("critical_path")) path += share.at("ms").get<double>();
   EXPECT_THAT(path, DoubleNear(plan.predicted_ms, 1e-6 * plan.predicted_ms));
+}
+
+TEST_F(PlanSpaceTest, StartsWithTheSumsOfTrainingWithoutAPlan) {
+  const std::vector<CutCandidate> candidates = cuts();
+  const auto start_of = [&](SumChoice sums) {
+    PlannedMessages messages;
+    messages.sums = sums;
+    const PlanSpace space(topology_, model_, candidates, {32}, {}, 32, messages);
+    const int decision = space.decisions() - 1;
+    EXPECT_EQ(space.decision_name(decision), "sum of gradients");
+    std::set<std::string> all;
+    for (int option = 0; option < space.options(decision); ++option) {
+      all.insert(space.option_name(decision, option));
+    }
+    EXPECT_EQ(static_cast<int>(all.size()), space.options(decision));
+    EXPECT_TRUE(all.contains("all-reduce") && all.contains("hierarchical, groups of 2"));
+    return space.option_name(decision, space.start().back());
+  };
+  EXPECT_EQ(start_of(SumChoice::kAuto), "hierarchical, groups of 2");
+  EXPECT_EQ(start_of(SumChoice::kRanks), "all-reduce");
 }
 
 // [100, 16], [16, 16] and [16, 4] weights against 500 rows per rank: far more to send.

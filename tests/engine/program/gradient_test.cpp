@@ -194,6 +194,7 @@ Outcome run_model(const ModelCase& setup, int parts, std::int64_t shifted, doubl
     LossTargets loss_targets;
     loss_targets.rows = rows;
     if (setup.sigmoid) {
+      loss_targets.kind = LabelKind::kSeveral;
       loss_targets.multi_labels = targets;
     } else {
       loss_targets.labels = labels;

@@ -167,6 +167,7 @@ void compare_pairs(const ModelConfig& config) {
     pairs.inner.gradient = gradient.view();
     LossTargets targets;
     const std::vector<std::uint8_t> wanted(first.size(), 1);
+    targets.kind = LabelKind::kSeveral;
     targets.multi_labels = wanted;
     targets.rows = first;
     Loss loss(*rank.backend, targets, 1);

@@ -67,7 +67,7 @@ inline Json slow_calibration(int layers) {
 
 // The same with so many ranks for each part.
 inline TrainOptions grouped(TrainOptions options, int ranks) {
-  options.group_ranks.number = ranks;
+  options.group_ranks = {.number = ranks};
   return options;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "datasets/dataset_writer.hpp"
 #include "tests/engine/training/block_options.hpp"
 #include "tests/engine/training/loss_bounds.hpp"
 
@@ -152,6 +153,55 @@ TEST_F(GroupBlockFolders, GoOnBitForBit) {
   run("alone", 6, false, alone, 1);
   for (const char* field : {"steps", "edges_kept"}) {
     EXPECT_EQ(lines("exact-whole", field), lines("alone", field)) << field;
+  }
+}
+
+// Few nodes with several labels each, or one of two: many blocks have no row on some rank.
+std::filesystem::path make_few_labelled(const TempDir& dir, bool binary) {
+  constexpr int kNodes = 30;
+  DatasetWriter writer(dir.path() / (binary ? "binary" : "several"));
+  writer.info().directed = true;
+  writer.info().task = binary ? Task::kBinary : Task::kMultiLabel;
+  Csr ring;
+  std::vector<std::uint8_t> several;
+  std::vector<std::int32_t> labels;
+  std::vector<float> rows;
+  for (int v = 0; v < kNodes; ++v) {
+    ring.col_idx.push_back((v + 1) % kNodes);
+    ring.row_ptr.push_back(std::ssize(ring.col_idx));
+    for (int c = 0; c < 3; ++c) several.push_back(static_cast<std::uint8_t>((v >> c) % 2));
+    labels.push_back(v % 3 == 0 ? 1 : 0);
+    for (int c = 0; c < 2; ++c) rows.push_back(std::sin(static_cast<float>(3 * v + c)));
+  }
+  writer.write_graph(ring);
+  const auto features = writer.write_features(2);
+  features->write(std::span<const float>(rows));
+  features->close();
+  if (binary) {
+    writer.write_labels(labels, 2);
+  } else {
+    writer.write_multi_labels(several, 3);
+  }
+  writer.write_splits(std::vector<std::uint8_t>(kNodes, 0), 1);
+  writer.commit();
+  return dir.path() / (binary ? "binary" : "several");
+}
+
+TEST(GroupBlocks, WithoutRowsHaveTheLossOfTheOthers) {
+  const TempDir dir;
+  for (const bool binary : {false, true}) {
+    const std::filesystem::path dataset = make_few_labelled(dir, binary);
+    TrainOptions options = block_options("sage", 15, BlockKind::kRandom);
+    options.model.norm = Norm::kNone;
+    options.loss.class_weights = kBalancedWeights;
+    const RunResult one = run_epochs(dataset, 1, options, 1, 4);
+    for (const int ranks : {1, 2, 4}) {
+      const RunResult found = run_epochs(dataset, 4, grouped(options, ranks), 1, 4);
+      for (std::size_t epoch = 0; epoch < 4; ++epoch) {
+        EXPECT_NEAR(found.losses[epoch], one.losses[epoch], kAfter20Epochs * one.losses[epoch])
+            << ranks << (binary ? " binary" : " several");
+      }
+    }
   }
 }
 

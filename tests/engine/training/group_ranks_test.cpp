@@ -562,6 +562,18 @@ TEST_F(GroupFolders, GoOnBitForBitWithRowsThatAreKept) {
   }
 }
 
+// `host` is a number that other hosts would change.
+TEST_F(GroupFolders, OfAHostGoOnWithAsMany) {
+  TrainOptions options = small_options();
+  options.exchange = "quantized";
+  options.message_bits.bits = parse_bits("4");
+  options.group_ranks = parse_group_ranks("host");
+  run("host", 3, false, options, 4);
+  run("host", 4, true, grouped(options, 4), 4);
+  const Error error = thrown_error([&] { run("host", 5, true, grouped(options, 2), 4); });
+  EXPECT_THAT(error.what(), HasSubstr("group-ranks"));
+}
+
 // All that ranks send in an epoch: slices of halo rows, what a group shares, and sums over ranks.
 TEST(GroupRanks, SendTheBytesOfTheFormulas) {
   const TempDir dir;

@@ -26,6 +26,14 @@ ModelConfig small_sage() {
 }
 
 // As checkpoints of version 0.1 and of every version since have them.
+TEST(OptionTable, SaysOfEachOptionOfMessagesWhetherItCounts) {
+  const TrainOptions options;
+  for (const auto& row : train_options()) {
+    if (is_of_exchange(row)) EXPECT_TRUE(row.recorded) << row.name;
+  }
+  EXPECT_EQ(exchange_json(options), Json({{"exchange", kExactMode}}));
+}
+
 TEST(Fingerprint, OfARunWithDefaultsStaysToTheByte) {
   EXPECT_EQ(recorded(TrainOptions()),
             R"({"dataset_checksum":"f0","model":"gcn","layers":3,"hidden":256,"dropout":0.5,)"
