@@ -48,15 +48,15 @@ struct PartitionFlags {
   void require_use(const PartitionOptions& resolved) const {
     if (refine != kAuto && resolved.refine > effective_refinement(resolved)) {
       fail_option(
-          "--refine: {} found with --objective {} and --method {}; nodes are moved to save halo "
-          "rows, so allowed {} --objective volume",
-          refine, objective, options.method,
-          resolved.method == "file" ? "are off and on, and strong with" : "are off and");
+          "--refine: {} found with --objective {} and --method {}; refinement saves halo rows, "
+          "which this objective does not minimise; allowed are --refine off{}, and --objective "
+          "volume",
+          refine, objective, options.method, resolved.method == "file" ? " and on" : "");
     }
     if (options.method != "random" && options.method != "contiguous") return;
     const auto refuse = [&](bool is_given, const std::string& found) {
       if (!is_given) return;
-      fail_option("{} found with --method {}, which looks for no cut; allowed with {}", found,
+      fail_option("{} found with --method {}, which minimises nothing; allowed with {}", found,
                   options.method, "auto, metis and communities");
     };
     refuse(resolved.objective == PartitionObjective::kCut, "--objective: cut");

@@ -23,14 +23,14 @@ struct SumRoute {
   bool operator==(const SumRoute&) const = default;
 };
 
-// Who decides on the route.
+// Where a route comes from.
 enum class SumChoice : std::uint8_t {
-  kAuto,   // the hosts of ranks, if there are several that have as many ranks each
-  kRanks,  // nobody: an all-reduce
+  kAuto,   // the hosts of the ranks: see route_by_places()
+  kRanks,  // not from hosts: it is an all-reduce, or that of a plan
 };
 const char* to_string(SumChoice choice);  // "auto" or "ranks"
 
-// Groups of so many ranks that follow one another; with 1, or with all, an all-reduce.
+// Consecutive ranks in groups of `each`; an all-reduce if that is 1 or all of them.
 SumRoute route_of_groups(int ranks, int each);
 
 // "all-reduce", "hierarchical" or "parameter-server".

@@ -1,4 +1,4 @@
-// The steps of a sum by the route that a plan has chosen.
+// The steps of a sum of gradients, and the route that it takes without a plan.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace atl {
 
-// Without a plan: by the places of ranks, their hosts, if there are several that have as many ranks
-// each, one place after the other; else an all-reduce.
+// The route without a plan. places: the host of each rank. By hosts if there are several, all have
+// the same number of ranks, two at least, and ranks are numbered host by host; else an all-reduce.
 SumRoute route_by_places(std::span<const std::int64_t> places);
 
 // The steps of `rank` of `ranks` to sum `count` values. A hierarchical sum is rounded twice.

@@ -29,7 +29,7 @@ class Reducer {
         trace_(trace),
         route_(std::move(route)) {}
 
-  // From the next sum of a matrix on. None has begun.
+  // For all later sums of matrices. No sum may be under way.
   void set_route(SumRoute route) { route_ = std::move(route); }
   const SumRoute& route() const { return route_; }
 

@@ -11,10 +11,10 @@
 
 namespace atl {
 
-// Labels of the inner nodes in the backend's memory, and which of them are trained on.
-// What a label is; ranks without a node have the kind of the others.
+// The kind of label that nodes have. Every rank says it: one without nodes can't tell by its arrays.
 enum class LabelKind : std::uint8_t { kClass, kSeveral, kNumbers };
 
+// Labels of the inner nodes in the backend's memory, and which of them are trained on.
 struct LossTargets {
   LabelKind kind = LabelKind::kClass;
   std::span<const std::int32_t> labels;        // softmax: class per node

@@ -222,7 +222,7 @@ void BlockTraining::step(const Round& round, double weight, BlockEpoch& result) 
   network_.run_step(round, optimizer_);
   rank_.reducer.synchronize();
   result.loss += loss.local_sum();
-  // Another rank of the part counts them, too.
+  // All ranks of a part have the same edges: one of them counts.
   if (rank_.group == nullptr || rank_.group->role() == 0) {
     result.edges += std::ssize(block_->graph.forward.csr.col_idx);
   }

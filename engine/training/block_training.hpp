@@ -21,8 +21,8 @@ struct BlockEpoch {
 
 class BlockTraining {
  public:
-  // The data has a dealing, and that of the part. All references must outlive it; `whole` gives
-  // parameters, norms and memory, and has not taken any yet.
+  // data has a dealing and, in a group, the data of the whole part. All references must outlive it;
+  // `whole` gives parameters, norms and memory, and has not taken any yet.
   BlockTraining(const TrainOptions& options, const RankData& data, const Rank& rank, Network& whole,
                 Optimizer& optimizer);
   BlockTraining(const BlockTraining&) = delete;

@@ -38,7 +38,7 @@ struct Checkpoint {
   std::vector<std::string> rank_files = {};
   int last_before_switch = 0;  // where accuracy decides, once it is known: see Trainer
   std::optional<double> learning_rate = {};  // none: as options say; see RankJob
-  // How many the run had, and how sums of gradients travelled among them. 0: it does not say.
+  // The ranks of the run, and how it added up gradients over them; 0: it does not say.
   int ranks = 0;
   SumRoute gradient_sum = {};
 };

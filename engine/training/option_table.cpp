@@ -361,9 +361,9 @@ Table machine_options() {
        .value = TrainRow::on_or_off(ATOLL_FIELD(overlap))},
       {.name = "gradient-sum",
        .group = "Machine",
-       .help =
-           "How gradients are added up: auto (where hosts have as many ranks each, those of a host "
-           "first, so that a sum leaves it once) or ranks (all at once)",
+       .help = "How gradients are added up: auto (on each host first, so that a sum leaves a host "
+               "once, "
+               "if all hosts have the same number of ranks) or ranks (over all ranks at once)",
        .value = TrainRow::name_of(ATOLL_FIELD(sum_choice), {SumChoice::kAuto, SumChoice::kRanks}),
        .plan = PlanRole::kFixes},
       {.name = "group-ranks",

@@ -22,8 +22,8 @@ class RankData {
   // Collective: counts the labelled nodes of all ranks. dtype: of the features here, f32 or bf16.
   // `model_outputs` > 0: only to be predicted, by a model with so many logits per node; throws
   // Error{kInput} if the labels need another number. group: the ranks that hold the part together,
-  // each of which has the data of its share of rows; null: this rank has it alone. has_part: there
-  // of_part() is asked for.
+  // each of which has the data of its share of rows; null: this rank has it alone. has_part: the
+  // data of the whole part is kept, too, for of_part(); needs a group.
   RankData(Backend& backend, Queue& queue, Transport& transport, Shard& shard,
            std::int64_t split_index, DType dtype, const LossOptions& loss = {},
            std::int64_t model_outputs = 0, const PartGroup* group = nullptr, bool has_part = false);
@@ -90,7 +90,7 @@ class RankData {
   // targets(), and what was made of it. of_part() keeps its own. Collective.
   void set_split(Backend& backend, Queue& queue, Transport& transport,
                  std::vector<std::uint8_t> split);
-  // The same for the rows of of_part(), where that is not this.
+  // The same for of_part(), which must be another object.
   void set_split_of_part(Backend& backend, Queue& queue, std::vector<std::uint8_t> split) {
     part_->set_split(backend, queue, group_->slice(), std::move(split));
   }

@@ -215,7 +215,7 @@ void RankJob::prepare(std::int64_t model_outputs) {
     // The first read of features and labels, which ends with a sum over ranks.
     const HeartbeatScope scope(transport_, {"the data of each rank"});
     const bool on_blocks = options_.blocks.any() && model_outputs == 0;
-    // A block divides its rows among the ranks of a group without regard to their shares.
+    // The ranks of a group divide each block anew: rows may lie outside of their share of the part.
     data_ = std::make_unique<RankData>(*backend_, *queue_, transport_, shard_, options_.split_index,
                                        model_.dtype, options_.loss, model_outputs, group_.get(),
                                        /*has_part=*/on_blocks && group_ != nullptr);

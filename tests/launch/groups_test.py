@@ -173,7 +173,7 @@ class GroupsTest(OneFolderTest):
                 (["--group-ranks", "2", "--model", "gatv2", "--heads", "2"],
                  ["--group-ranks 2: layer 2", "--output-heads"]),
                 (["--group-ranks", "2", "--recompute", "all"], ["--recompute all"]),
-                (["--group-ranks", "host", "--blocks", "2"], ["--group-ranks host", "--blocks 2"])):
+                (["--group-ranks", "host", "--arrival", "on"], ["--group-ranks host", "--arrival on"])):
             error = self.refuse(*TRAIN, *options, "--epochs", "1", "--ranks", "4", "--transport",
                                 "local", "--run-dir", "none")
             for word in words:

@@ -107,7 +107,7 @@ class PartsFileTest(OneFolderTest):
         self.assertEqual(self.cut(*cut, "--refine", "off")[0], folder)
         for more, found, allowed in (
                 (["--objective", "cut", "--refine", "on"], "--refine: on found with --objective cut",
-                 "allowed are off and --objective volume"),
+                 "allowed are --refine off, and --objective volume"),
                 (["--method", "random", "--objective", "cut"],
                  "--objective: cut found with --method random",
                  "allowed with auto, metis and communities"),

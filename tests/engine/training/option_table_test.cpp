@@ -25,7 +25,6 @@ ModelConfig small_sage() {
   return model;
 }
 
-// As checkpoints of version 0.1 and of every version since have them.
 TEST(OptionTable, SaysOfEachOptionOfMessagesWhetherItCounts) {
   const TrainOptions options;
   for (const auto& row : train_options()) {
@@ -34,6 +33,7 @@ TEST(OptionTable, SaysOfEachOptionOfMessagesWhetherItCounts) {
   EXPECT_EQ(exchange_json(options), Json({{"exchange", kExactMode}}));
 }
 
+// As checkpoints of version 0.1 and of every version since have them.
 TEST(Fingerprint, OfARunWithDefaultsStaysToTheByte) {
   EXPECT_EQ(recorded(TrainOptions()),
             R"({"dataset_checksum":"f0","model":"gcn","layers":3,"hidden":256,"dropout":0.5,)"
