@@ -11,7 +11,7 @@
 
 namespace atl {
 
-// The kind of label that nodes have. Every rank says it: one without nodes can't tell by its arrays.
+// The kind of label that nodes have. Every rank says it: a rank without nodes has empty arrays.
 enum class LabelKind : std::uint8_t { kClass, kSeveral, kNumbers };
 
 // Labels of the inner nodes in the backend's memory, and which of them are trained on.
