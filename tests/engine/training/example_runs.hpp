@@ -34,6 +34,19 @@ inline std::filesystem::path make_sbm(const TempDir& dir, bool directed, int nod
   return options.out;
 }
 
+// Edges and nodes with types.
+inline std::filesystem::path make_relational(const TempDir& dir, int relations = 4) {
+  GenerateOptions options;
+  options.out = dir.path() / fmt::format("relational-{}", relations);
+  options.nodes = 600;
+  options.classes = relations;
+  options.features = 13;
+  options.relations = relations;
+  options.seed = 3;
+  generate_dataset("relational", options);
+  return options.out;
+}
+
 inline TrainOptions small_options() {
   TrainOptions options;
   options.model.hidden = 16;
@@ -179,6 +192,15 @@ inline bool same_tensors(const SafetensorsFile& a, const SafetensorsFile& b) {
 inline void expect_same_run(const RunResult& found, const RunResult& expected) {
   EXPECT_EQ(found.losses, expected.losses);
   EXPECT_TRUE(same_tensors(found.state, expected.state));
+}
+
+// A run repeats bit for bit, with and without overlap.
+inline void expect_repeats_without_overlap(const std::filesystem::path& dataset, int ranks,
+                                           TrainOptions options, int epochs) {
+  const RunResult first = run_epochs(dataset, ranks, options, 1, epochs);
+  expect_same_run(run_epochs(dataset, ranks, options, 1, epochs), first);
+  options.overlap = false;
+  expect_same_run(run_epochs(dataset, ranks, options, 1, epochs), first);
 }
 
 }  // namespace atl

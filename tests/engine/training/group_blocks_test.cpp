@@ -47,27 +47,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(GroupBlocks, OfTypedNodesAndEdgesTrainTheSameNumbers) {
   const TempDir dir;
-  GenerateOptions source;
-  source.out = dir.path() / "relational";
-  source.nodes = 600;
-  source.classes = 4;
-  source.features = 13;
-  source.relations = 4;
-  generate_dataset("relational", source);
+  const std::filesystem::path dataset = make_relational(dir);
   TrainOptions options = block_options("rgcn", 3);
   options.model.input_layer = InputLayerChoice::kTyped;
-  const RunResult alone = run_epochs(source.out, 4, options, 1, 4);
-  expect_near_losses(run_epochs(source.out, 4, grouped(options, 2), 1, 4), alone, 2);
+  const RunResult alone = run_epochs(dataset, 4, options, 1, 4);
+  expect_near_losses(run_epochs(dataset, 4, grouped(options, 2), 1, 4), alone, 2);
 }
 
 TEST(GroupBlocks, RepeatBitForBitAndOverlapChangesNothing) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, true);
-  TrainOptions options = grouped(block_options("sage", 4), 2);
-  const RunResult first = run_epochs(dataset, 4, options, 1, 3);
-  expect_same_run(run_epochs(dataset, 4, options, 1, 3), first);
-  options.overlap = false;
-  expect_same_run(run_epochs(dataset, 4, options, 1, 3), first);
+  expect_repeats_without_overlap(dataset, 4, grouped(block_options("sage", 4), 2), 3);
 }
 
 // Nodes of a block are others than those whose features a rank has.

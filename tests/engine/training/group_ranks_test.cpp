@@ -15,19 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Edges and nodes with types.
-std::filesystem::path make_relational(const TempDir& dir, int relations = 4) {
-  GenerateOptions options;
-  options.out = dir.path() / fmt::format("relational-{}", relations);
-  options.nodes = 600;
-  options.classes = relations;
-  options.features = 13;
-  options.relations = relations;
-  options.seed = 3;
-  generate_dataset("relational", options);
-  return options.out;
-}
-
 // Edges may have a weight and some features, the same in both directions.
 struct EdgeData {
   bool weights = false;
@@ -232,11 +219,7 @@ TEST(GroupRanks, ShareTinyGraphs) {
 TEST(GroupRanks, RepeatBitForBitAndOverlapChangesNothing) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, true);
-  TrainOptions options = grouped(small_options(), 2);
-  const RunResult first = run_epochs(dataset, 4, options, 1, 5);
-  expect_same_run(run_epochs(dataset, 4, options, 1, 5), first);
-  options.overlap = false;
-  expect_same_run(run_epochs(dataset, 4, options, 1, 5), first);
+  expect_repeats_without_overlap(dataset, 4, grouped(small_options(), 2), 5);
 }
 
 TEST(GroupRanks, GoOnFromTheirStateAndFromThatOfOtherGroups) {
