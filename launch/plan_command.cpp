@@ -222,14 +222,29 @@ std::string options_for_training(const CLI::App& command) {
   };
   add("parts-file");
   for (const auto& row : train_options()) {
-    if (row.plan != PlanRole::kFixes) add(row.name);
+    if (row.plan != PlanRole::kFixes && row.plan != PlanRole::kExcludes) add(row.name);
   }
   return text;
+}
+
+// Refuses options with which an epoch is another one than the simulated one. Training refuses
+// them beside a plan, too.
+void require_plannable(const TrainOptions& options) {
+  for (const auto& row : train_options()) {
+    const Json value = option_json(row, options);
+    if (row.plan != PlanRole::kExcludes || value == option_json(row, TrainOptions())) continue;
+    fail_option(
+        "--{} {}: found in plan, which simulates epochs on the whole graph with the messages of "
+        "--exchange, and train takes no --plan beside this option; leave it out{}",
+        row.name, value.is_string() ? value.get<std::string>() : value.dump(),
+        options.first_phase_end().any() ? "" : ", or measure such epochs with atoll bench");
+  }
 }
 
 void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   if (launcher_info().rank != 0) return;  // under mpirun one process is enough
   const TrainOptions options = arguments.flags.resolve();
+  require_plannable(options);
   const Topology topology = read_topology(arguments.topology);
   if (arguments.flags.transport.ranks != 0 && arguments.flags.transport.ranks != topology.ranks()) {
     fail_option("--ranks {}: {} describes {} ranks", arguments.flags.transport.ranks,

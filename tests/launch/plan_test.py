@@ -423,6 +423,16 @@ class PlanTest(OneFolderTest):
         self.assertIn("--topology", self.refuse("plan", "data"))
         self.assertIn("describes 3 ranks", self.refuse(*plan, "--ranks", "4"))
         self.assertIn("exhaustive", self.refuse(*plan, "--search", "luck"))
+        bench = "leave it out, or measure such epochs with atoll bench"
+        for extra, advice in ((["--blocks", "8"], bench), (["--inductive", "valid"], bench),
+                              (["--local-until", "3"], "leave it out"),
+                              (["--exchange", "none", "--repartition-every", "2"], bench)):
+            message = self.refuse(*plan, *extra)
+            self.assertIn(f"{' '.join(extra[-2:])}: found in plan, which simulates epochs on the "
+                          "whole graph", message)
+            self.assertIn(f"beside this option; {advice}\n", message)
+        # What training would refuse beside a plan is not in its command.
+        self.assertNotIn("--blocks", self.succeed(*plan, "--blocks", "0", "--out", "whole.json"))
         self.assertIn("--allow-bits 32,5: '5' is no width; allowed are 1, 2, 4, 8, 16, 32, several",
                       self.refuse(*plan, "--allow-bits", "32,5"))
         tiny = machine()
