@@ -53,14 +53,21 @@ struct PartitionFlags {
           "volume",
           refine, objective, options.method, resolved.method == "file" ? " and on" : "");
     }
-    if (options.method != "random" && options.method != "contiguous") return;
-    const auto refuse = [&](bool is_given, const std::string& found) {
+    const bool is_file = options.method == "file";
+    if (!is_file && options.method != "random" && options.method != "contiguous") return;
+    const bool refines = resolved.refine != Refinement::kOff;
+    const auto refuse = [&](bool is_given, const std::string& found, const char* more = "") {
       if (!is_given) return;
-      fail_option("{} found with --method {}, which minimises nothing; allowed with {}", found,
-                  options.method, "auto, metis and communities");
+      fail_option("{} found with --method {}, which {}; allowed with auto, metis and communities{}",
+                  found, options.method, is_file ? "makes no cut" : "minimises nothing", more);
     };
-    refuse(resolved.objective == PartitionObjective::kCut, "--objective: cut");
+    refuse(resolved.objective == PartitionObjective::kCut && !refines, "--objective: cut",
+           is_file ? ", and with --refine on, which then only repairs" : "");
     refuse(options.cuts > 0, fmt::format("--cuts: {}", options.cuts));
+    // A file may be refused by its bound, and islands are cut twice, which adds up.
+    const bool is_even = !is_file && !refines && options.islands.empty();
+    refuse(is_even && options.imbalance != PartitionOptions().imbalance,
+           fmt::format("--imbalance: {}", options.imbalance), ", and with --refine on");
   }
 };
 
@@ -94,9 +101,12 @@ inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
                  "What every part gets its share of: cost, nodes, edges or edges,train")
       ->check(one_of({"cost", "nodes", "edges", "edges,train"})
                   .description("{cost nodes edges edges,train}"));
+  // Each list is one word, so that a dataset behind it is not of it.
   cut.add_option("--weights", flags.options.weights,
                  "Share of each part, any scale, e.g. 2,1,1; equal shares without it")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(positive_number());
   cut.add_option(
       "--cuts", flags.options.cuts,
       "How many cuts metis makes; the best is kept; 0: four, or one of more than 20 million "
@@ -106,10 +116,14 @@ inline void add_partition_flags(CLI::App& command, PartitionFlags& flags) {
   cut.add_option("--islands", flags.options.islands,
                  "Parts with fast links among themselves, e.g. 2,2: parts 0 and 1, 2 and 3; few "
                  "rows travel between islands")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(number_within(Limits<int>{.least = 1, .most = kMaxParts}));
   cut.add_option("--part-order", flags.options.part_order,
                  "Which part of the cut is part 0, 1 ... of the result, e.g. 2,0,1,3")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(number_within(Limits<int>{.least = 0, .most = kMaxParts - 1}));
   cut.add_option("--marginal-cost", flags.options.marginal_cost,
                  "Cut again with nodes at the border this much dearer, e.g. 0.5 for half as "
                  "much again; the more even cut is kept");

@@ -128,8 +128,9 @@ void check_parts_file(const PartitionOptions& options, int parts) {
 void check_part_order(const std::vector<int>& order, int parts) {
   if (order.empty()) return;
   if (order.size() != static_cast<std::size_t>(parts)) {
-    fail_option("--part-order: {} numbers for {} parts; allowed is one per part", order.size(),
-                parts);
+    fail_option("--part-order: {} number{} for {} part{}; allowed is each of 0 to {} once",
+                order.size(), order.size() == 1 ? "" : "s", parts, parts == 1 ? "" : "s",
+                parts - 1);
   }
   std::vector<bool> taken(parts, false);
   for (const int part : order) {

@@ -183,6 +183,10 @@ def _check_others_options(dataset, method, parts, options):
     if options.get("balance", "cost") not in BALANCES:
         raise InputError(f"balance: {options['balance']!r} found with method {method!r}; allowed "
                          f"are {', '.join(BALANCES)}")
+    objectives = known["objective"]["words"]
+    if options.get("objective", objectives[0]) not in objectives:
+        raise InputError(f"objective: {options['objective']!r} found; allowed are "
+                         f"{', '.join(objectives)}")
     if not 2 <= parts <= dataset.num_nodes:
         raise InputError(f"parts: {parts} found with method {method!r} for {dataset.num_nodes} "
                          f"nodes; allowed are 2 to {dataset.num_nodes}")
@@ -264,8 +268,10 @@ def _by_others(dataset, method, parts, seed, threads, preset, options):
             record = json.load(text)
     except FileNotFoundError:
         record = _cut_elsewhere(dataset, request, threads or _threads(), file)
-    made, description = _by_engine(dataset, parts, {
-        **options, "method": "file", "parts_file": file + ".npy", "seed": seed}, threads)
+    of_file = {**options, "method": "file", "parts_file": file + ".npy", "seed": seed}
+    if options.get("refine", "auto") in ("auto", "off", False):
+        of_file.pop("objective", None)  # it was the package's: nothing else is minimised
+    made, description = _by_engine(dataset, parts, of_file, threads)
     if "parts_checksum" not in record:
         record["parts_checksum"] = description["options"]["parts_checksum"]
         _write_record(file, record)

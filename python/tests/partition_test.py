@@ -294,6 +294,7 @@ class FakesTest(WorkFolder):
                 ({"weights": [1, 2]}, r"weights: \[1.0, 2.0\] found for 4 parts"),
                 ({"weights": 3}, "weights: 3 found"),
                 ({"imbalance": 0}, "imbalance: 0 found; allowed are 0.001 to 10"),
+                ({"objective": "rows"}, "objective: 'rows' found; allowed are volume, cut"),
                 ({"seed": -1}, "seed: -1 found"),
                 ({"ballance": "cost"}, "unknown option 'ballance'")):
             with self.assertRaisesRegex(atoll.InputError, message):

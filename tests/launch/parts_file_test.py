@@ -113,14 +113,31 @@ class PartsFileTest(OneFolderTest):
                  "allowed with auto, metis and communities"),
                 (["--method", "contiguous", "--cuts", "3"],
                  "--cuts: 3 found with --method contiguous",
-                 "allowed with auto, metis and communities")):
+                 "allowed with auto, metis and communities"),
+                (["--method", "random", "--imbalance", "0.1"],
+                 "--imbalance: 0.1 found with --method random, which minimises nothing",
+                 "allowed with auto, metis and communities, and with --refine on"),
+                (["--method", "file", "--cuts", "3"],
+                 "--cuts: 3 found with --method file, which makes no cut",
+                 "allowed with auto, metis and communities"),
+                (["--method", "file", "--objective", "cut"],
+                 "--objective: cut found with --method file, which makes no cut",
+                 "and with --refine on, which then only repairs")):
             refusal = self.refuse(*CUT, *more)
             self.assertIn(found, refusal)
             self.assertIn(allowed, refusal)
+        # What limits how far nodes may move has an effect.
+        moved = ["--method", "random", "--imbalance", "0.1", "--refine", "on"]
+        self.assertIn("refine", self.cut(*CUT, *moved)[1])
         # Refinement mends a file that is refused without it.
         heavy = self.parts([0] * 150 + [1] * 50)
         from_file = [*FROM_FILE, heavy, "--objective", "cut", "--refine", "on"]
         self.assertIn("refine", self.cut(*from_file)[1])
+
+    def test_a_dataset_may_stand_behind_a_list(self):
+        order = ["--part-order", "1,0", "--weights", "1,2", "--islands", "1,1"]
+        text = self.succeed("partition", *order[:2], "data", "--parts", "2", *order[2:])
+        self.assertEqual(text, self.succeed("partition", "--parts", "2", *order, "data"))
 
     def test_refine_is_part_of_a_cut(self):
         plain, options, rows = self.cut(*CUT, "--method", "random")
