@@ -264,6 +264,10 @@ void add_config_option(CLI::App& command, CLI::Option* chosen) {
       .add_option_function<std::string>(
           "--config",
           [chosen](const std::string& file) {
+            if (!chosen->empty()) {
+              fail_option("--config: given twice, as {} and {}; allowed is one file",
+                          chosen->results().front(), file);
+            }
             read_config_text(file);  // before CLI11 opens it, which would wait for a pipe
             chosen->add_result(file);
           },
@@ -286,9 +290,15 @@ void take_options_of_run(CLI::App& command) {
   const CLI::Option* run_dir = command.get_option_no_throw("--run-dir");
   if (resume == nullptr || resume->empty() || !resume->as<bool>() || run_dir->empty()) return;
   const std::filesystem::path path = run_dir->as<std::filesystem::path>() / kConfigName;
-  std::error_code ignored;
-  if (!is_of_run(path) || !std::filesystem::exists(path, ignored)) return;
+  if (!is_of_run(path)) return;
   const std::string file = path.string();
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    if (!command.get_option("--config")->empty()) return;
+    const std::filesystem::path whole = path.parent_path() / kResolvedConfigName;
+    fail_input("{}: missing, so the options of the run are not known; give them by --config{}",
+               file, std::filesystem::exists(whole, ignored) ? " " + whole.string() : " FILE");
+  }
   const toml::table root = parse_config(read_config_text(file), file);
   std::set<const CLI::Option*> given;
   for (const CLI::Option* option : command.get_options()) {

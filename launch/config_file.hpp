@@ -22,7 +22,8 @@ namespace atl {
 void add_config_option(CLI::App& program);
 
 // With --resume: options that neither the command line nor --config gives become those that the run
-// in --run-dir was given. What is wrong with its config.toml is an error as in --config.
+// in --run-dir was given. What is wrong with its config.toml is an error as in --config; that there
+// is none, unless --config gives a file.
 void take_options_of_run(CLI::App& command);
 
 // Whether the value of an option of `command` comes from such a file, not from the command line.

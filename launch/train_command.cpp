@@ -115,6 +115,27 @@ void require_other_run(const TrainArguments& arguments) {
       warm_start.string(), arguments.run_dir);
 }
 
+// A run that is resumed has its weights already. That of another --init would be ignored.
+void require_own_init(const TrainArguments& arguments) {
+  const std::filesystem::path& init = arguments.flags.train.init;
+  const std::filesystem::path config = arguments.run_dir / std::filesystem::path(kConfigName);
+  if (!arguments.resume || init.empty() || !holds_run(arguments.run_dir)) return;
+  std::error_code ignored;
+  if (!std::filesystem::exists(config, ignored)) return;
+  const std::vector<ConfigValue> values = read_config_values(config);
+  const auto own = std::ranges::find(values, "init", &ConfigValue::key);
+  const bool began_with_it =
+      own != values.end() && (std::filesystem::equivalent(init, own->value, ignored) ||
+                              !std::filesystem::exists(own->value, ignored));
+  if (began_with_it) return;
+  fail_option(
+      "--init {}: --resume found, and the run in {} began with {}; leave it out, or start a new "
+      "run "
+      "in another folder",
+      init.string(), arguments.run_dir,
+      own == values.end() ? "weights of its own" : "those in " + own->value);
+}
+
 // Refuses options that only a run's folder can serve. config: the file of --config, or empty.
 void require_sense(const TrainArguments& arguments, const std::filesystem::path& config) {
   if (arguments.resume && arguments.overwrite) {
@@ -128,6 +149,7 @@ void require_sense(const TrainArguments& arguments, const std::filesystem::path&
     fail_option("--run-dir none: --resume, --overwrite and --trace need a folder");
   }
   require_other_run(arguments);
+  require_own_init(arguments);
   if (!arguments.resume || config.empty()) return;
   const std::filesystem::path home = std::filesystem::absolute(config).parent_path();
   if (holds_run(home) && !holds_run(arguments.run_dir)) {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/files.hpp"
 #include "base/numbers.hpp"
 #include "engine/exchange/halo_exchange.hpp"
+#include "engine/training/option_table.hpp"
 #include "engine/training/rank_files.hpp"
 
 namespace atl {
@@ -36,11 +38,20 @@ SplitValues split_values(const Json& metrics, const std::string& field, const fs
           number(splits, "test", place)};
 }
 
+// What an option is where nobody gives it; null for what is no option.
+Json default_of(const std::string& field) {
+  const auto row = std::ranges::find(train_options(), field, &Option<TrainOptions>::name);
+  return row == train_options().end() ? Json(nullptr) : option_json(*row, TrainOptions());
+}
+
 // found, wanted: null where a run has the default, which is not recorded.
 [[noreturn]] void fail_other_run(const fs::path& place, const std::string& field, const Json& found,
                                  const Json& wanted) {
-  const auto shown = [](const Json& value) {
-    return value.is_null() ? std::string("its default") : value.dump();
+  const auto shown = [&](const Json& value) {
+    if (!value.is_null()) return value.dump();
+    const Json usual = default_of(field);
+    return usual.is_null() ? std::string("its default")
+                           : fmt::format("its default ({})", usual.dump());
   };
   fail_input(
       "{}: the checkpoint was made with {} = {}, this run has {}; resume with the same value, "
@@ -74,17 +85,28 @@ Json json_of(const ClassCounts& counts) {
   return json;
 }
 
+// Throws where two records of options differ, and names one that explains it. Some options are
+// recorded only beside a value of another one, which then differs, too: so one that both records
+// have comes first, and one that is recorded with its default last.
 void require_same(const Json& found, const Json& wanted, const fs::path& place) {
-  for (const auto& [field, value] : wanted.items()) {
-    const Json old = found.is_object() && found.contains(field) ? found.at(field) : Json(nullptr);
-    if (old != value) {
-      fail_other_run(place, field, old, value);
-    }
+  Json all = found.is_object() ? found : Json::object();
+  all.update(wanted);
+  std::optional<std::string> first;
+  int least = 0;
+  const auto value_in = [](const Json& record, const std::string& field) {
+    return record.is_object() && record.contains(field) ? record.at(field) : Json(nullptr);
+  };
+  for (const auto& [field, value] : all.items()) {
+    const Json old = value_in(found, field);
+    const Json now = value_in(wanted, field);
+    if (old == now) continue;
+    const bool in_both = !old.is_null() && !now.is_null();
+    const int rank = in_both ? 0 : value == default_of(field) ? 2 : 1;
+    if (first && rank >= least) continue;
+    first = field;
+    least = rank;
   }
-  for (const auto& [field, value] : found.items()) {
-    if (wanted.contains(field)) continue;
-    fail_other_run(place, field, value, nullptr);
-  }
+  if (first) fail_other_run(place, *first, value_in(found, *first), value_in(wanted, *first));
 }
 
 // K of a name "epoch-K.safetensors"; -1 for other names.

@@ -151,7 +151,7 @@ class MessagesTest(OneFolderTest):
                  "--transport", "local", "--run-dir", "first", "--resume"]
         result = run([*again, "--messages", "rows"], self.folder)
         self.assertEqual(result.returncode, 2, result.stdout)
-        self.assertIn('was made with messages = its default, this run has "rows"', result.stderr)
+        self.assertIn('was made with messages = its default ("auto"), this run has "rows"', result.stderr)
         self.succeed(*again)
         with open(os.path.join(self.folder, "first", "metrics.jsonl"), encoding="utf-8") as file:
             self.assertEqual([json.loads(line)["loss"] for line in file], [e["loss"] for e in whole])

@@ -239,6 +239,19 @@ class RunFolderTest(unittest.TestCase):
         self.assertNotIn("Error", refused)
         self.succeed(*TRAIN, "--lr", "0.5", "--norm", "batch", "--epochs", "2", "--run-dir", "other",
                      "--init", "run/model.safetensors")
+        # Nor are other weights taken; the same are those of the run.
+        init = ["--init", "run/model.safetensors"]
+        self.refuse(*go_on, "--epochs", "6", *init,
+                    words=["--init run/model.safetensors: --resume found", "weights of its own"])
+        other = ["train", "data", "--resume", "--run-dir", "other"]
+        self.succeed(*other, "--epochs", "3", *init)
+        self.refuse(*other, "--epochs", "4", "--init", "other/model.safetensors",
+                    words=["--init other/model.safetensors: --resume found", "run/model.safetensors"])
+        # Without its options a run can't be resumed, unless a file says them.
+        os.remove(self.path("other", "config.toml"))
+        self.refuse(*other, "--epochs", "4",
+                    words=["other/config.toml: missing", "--config other/config.resolved.toml"])
+        self.succeed(*other, "--epochs", "4", "--config", "other/config.resolved.toml")
         # The file of --config comes before the run's own options.
         write(self.path("mine.toml"), b"lr = 0.03\n")
         self.refuse(*go_on, "--config", "mine.toml", words=["lr = 0.02, this run has 0.03"])

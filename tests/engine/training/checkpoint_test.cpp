@@ -1,5 +1,6 @@
 #include "engine/training/checkpoint.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -12,6 +13,8 @@
 
 namespace atl {
 namespace {
+
+using testing::HasSubstr;
 
 NamedTensor tensor(const std::string& dtype, std::vector<std::int64_t> shape, std::size_t bytes) {
   NamedTensor result{dtype, std::move(shape), std::vector<std::byte>(bytes)};
@@ -253,6 +256,23 @@ TEST(CheckpointFolder, RefusesOtherOptions) {
                              read_newest(dir.path(), {{"model", "gcn"}});
                            }).what();
   EXPECT_NE(more.find("lr = 0.01"), std::string::npos) << more;
+}
+
+// Of several options that differ, the one that explains the others is named.
+TEST(CheckpointFolder, NamesTheOptionThatExplainsADifference) {
+  const TempDir dir;
+  const auto message = [&](const Json& made_with, const Json& wanted) {
+    Checkpoint checkpoint = checkpoint_at(5);
+    checkpoint.fingerprint = made_with;
+    write_checkpoint(dir.path(), checkpoint);
+    return std::string(thrown_error([&] { read_newest(dir.path(), wanted); }).what());
+  };
+  EXPECT_THAT(message({{"exchange", "stale"}}, {{"exchange", "stale"}, {"group-ranks", "2"}}),
+              HasSubstr(R"(with group-ranks = its default ("1"), this run has "2";)"));
+  EXPECT_THAT(message({{"epochs", 50}, {"lr-schedule", "cosine"}}, {{"lr-schedule", "constant"}}),
+              HasSubstr(R"(with lr-schedule = "cosine", this run has "constant";)"));
+  EXPECT_THAT(message({{"block-kind", "communities"}, {"blocks", "4"}}, Json::object()),
+              HasSubstr(R"(with blocks = "4", this run has its default ("0");)"));
 }
 
 }  // namespace
