@@ -437,8 +437,10 @@ std::span<const std::uint8_t> Dataset::split(std::int64_t index) const {
                folder_.string(), folder_.string());
   }
   if (index < 0 || index >= info_.splits) {
-    fail_option("--split-index {}: {} has no such split; allowed are 0 to {}", index,
-                folder_.string(), info_.splits - 1);
+    fail_option("--split-index {}: {} has {}", index, folder_.string(),
+                info_.splits == 1 ? std::string("one split; allowed is 0")
+                                  : fmt::format("{} splits; allowed are 0 to {}", info_.splits,
+                                                info_.splits - 1));
   }
   return split_.values<std::uint8_t>().subspan(static_cast<std::size_t>(index * info_.nodes),
                                                static_cast<std::size_t>(info_.nodes));

@@ -30,6 +30,19 @@ std::vector<std::string> option_names(const CLI::App& command) {
   return names;
 }
 
+// What flags take that were given and may stand alone: another word behind one is an argument.
+std::string values_of_bare_flags(const CLI::App& command) {
+  std::string text;
+  for (const Option<TrainOptions>& row : train_options()) {
+    const CLI::Option* flag = command.get_option_no_throw("--" + row.name);
+    if (row.bare.empty() || flag == nullptr || flag->empty()) continue;
+    const auto& allowed = std::get<Option<TrainOptions>::Word>(row.value).words;
+    text += fmt::format("; --{} takes one of {}, or stands alone for {}", row.name,
+                        fmt::join(allowed, ", "), row.bare);
+  }
+  return text;
+}
+
 }  // namespace
 
 void complete_bare_flags(std::vector<std::string>& words) {
@@ -78,7 +91,7 @@ std::string describe(const CLI::ParseError& error, const CLI::App& program) {
       return fmt::format("unknown subcommand '{}'{}; use one of {}", word,
                          did_you_mean(word, names), fmt::join(names, ", "));
     }
-    return fmt::format("unexpected argument '{}'", word);
+    return fmt::format("unexpected argument '{}'{}", word, values_of_bare_flags(command));
   }
   return error.what();
 }

@@ -103,6 +103,8 @@ void run_partition(const PartitionArguments& arguments) {
     fail_option("--parts is required, or --from, --list or --prune; see atoll partition --help");
   }
   if (!arguments.shape_out.empty()) check_result_file(arguments.shape_out, "--shape-out");
+  // Most cuts look at no split, and then nobody else would notice.
+  if (arguments.split_index != 0) dataset.split(arguments.split_index);
   const Partition made =
       arguments.from.empty()
           ? ensure_partition(dataset, *arguments.parts, options)

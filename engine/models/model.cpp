@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/suggest.hpp"
@@ -165,13 +166,20 @@ class Writer {
     outputs_.push_back(x_);
   }
 
-  // Errors name an option, which in a file any layer may have.
+  // Errors begin with an option as a model file has it, where it may be of any layer.
   Value convolved(const ConvolutionKind& kind, std::size_t l, const ConvolutionInput& input) {
     try {
       return kind.make(builder_, input);
     } catch (const Error& error) {
-      if (config_.description.empty()) throw;
-      fail(error.kind(), "model file: {}: {}", name_of(l), error.what());
+      const std::string text = error.what();
+      if (!config_.description.empty()) {
+        fail(error.kind(), "model file: {}: {}", name_of(l), text);
+      }
+      const std::string word = text.substr(0, text.find_first_of(" :"));
+      const bool is_option =
+          std::ranges::count(layer_options(), word, &Option<LayerOptions>::name) > 0;
+      if (is_option) fail(error.kind(), "--{}", text);
+      throw;
     }
   }
 

@@ -79,8 +79,9 @@ RankMap rank_map(const GroupRanks& wish, std::span<const std::int64_t> hosts) {
     }
   }
   if (ranks % each != 0) {
-    fail_option("--group-ranks {}: {} ranks can't be divided into groups of {}; allowed are {}",
-                to_string(wish), ranks, each, fmt::join(divisors_of(ranks), ", "));
+    fail_option("--group-ranks {}: {} rank{} can't be divided into groups of {}; allowed {} {}",
+                to_string(wish), ranks, ranks == 1 ? "" : "s", each, ranks == 1 ? "is" : "are",
+                fmt::join(divisors_of(ranks), ", "));
   }
   return RankMap(ranks / each, each);
 }

@@ -196,6 +196,9 @@ class UnseenNodesTest(OneFolderTest):
             message = self.refuse("train", "data/arxiv", "--inductive", *options, "--run-dir", "none")
             for word in words:
                 self.assertIn(word, message)
+        for words in (["data/arxiv", "--inductive", "test"], ["--inductive", "test", "data/arxiv"]):
+            self.assertIn("'; --inductive takes one of none, train, valid, or stands alone for train",
+                          self.refuse("train", *words, "--run-dir", "none"))
 
 
 if __name__ == "__main__":

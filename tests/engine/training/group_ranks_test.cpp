@@ -625,6 +625,8 @@ TEST(GroupRanks, RefuseNumbersThatDoNotDivideTheRanks) {
   EXPECT_THAT(error_of_groups(4, dataset, grouped(small_options(), 3)),
               HasSubstr("--group-ranks 3: 4 ranks can't be divided into groups of 3; allowed are "
                         "1, 2, 4"));
+  EXPECT_THAT(error_of_groups(1, dataset, grouped(small_options(), 2)),
+              HasSubstr("--group-ranks 2: 1 rank can't be divided into groups of 2; allowed is 1"));
 }
 
 TEST(GroupRanks, AreWrittenAsTheyAreRead) {
