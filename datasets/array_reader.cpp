@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 #include "datasets/transposed_source.hpp"
 
 namespace atl {
@@ -81,6 +82,16 @@ bool fits_integer(From raw) {
   }
 }
 
+// Whether `raw` is a number in single precision, too. Those that are none are for whoever reads.
+template <typename From>
+bool fits_float(From raw) {
+  if constexpr (std::is_same_v<From, double>) {
+    return !std::isinf(static_cast<float>(raw)) || std::isinf(raw);
+  } else {
+    return true;
+  }
+}
+
 // Converts until the first element that To can't hold; returns how many were converted.
 template <typename From, typename To>
 std::size_t convert(std::span<const std::byte> bytes, std::span<To> values) {
@@ -89,6 +100,8 @@ std::size_t convert(std::span<const std::byte> bytes, std::span<To> values) {
     std::memcpy(&raw, bytes.data() + i * sizeof(From), sizeof(From));
     if constexpr (std::is_integral_v<To>) {
       if (!fits_integer(raw)) return i;
+    } else if constexpr (std::is_same_v<To, float>) {
+      if (!fits_float(raw)) return i;
     }
     values[i] = converted<From, To>(raw);
   }
@@ -219,6 +232,9 @@ void ArrayReader::read_converted(std::span<T> values) {
     if (done < count) {
       double found = 0;
       convert_by_type<double>(header_.descr, bytes.subspan(done * item), {&found, 1}, place_);
+      if constexpr (std::is_same_v<T, float>) {
+        fail_input("{}: element {} is {}; allowed are {}", place_, at_, found, kFiniteFloats);
+      }
       if (header_.descr.ends_with("u8")) {
         fail_input("{}: element {} is more than 2^63 - 1, the largest integer allowed", place_,
                    at_);

@@ -42,7 +42,8 @@ class ArrayReader {
   // Throws Error{kInput} unless the shape equals `shape`; -1 stands for any length.
   void require_shape(std::initializer_list<std::int64_t> shape) const;
 
-  // The next values.size() elements. Integers refuse fractions, NaN and what int64 can't hold.
+  // The next values.size() elements. Integers refuse fractions, NaN and what int64 can't hold;
+  // floats refuse finite numbers that are infinite as floats.
   void read(std::span<float> values);
   void read(std::span<double> values);
   void read(std::span<std::int64_t> values);

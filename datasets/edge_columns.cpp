@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/numbers.hpp"
 
 namespace atl {
 
@@ -413,7 +414,8 @@ float weight_of_attributes(FieldReader& fields, Attributes attributes) {
   float weight = 0;
   const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), weight);
   if (error != std::errc() || stop != value.data() + value.size() || !std::isfinite(weight)) {
-    before.fail_here(fmt::format("weight {} found; allowed are finite numbers", in_quotes(value)));
+    before.fail_here(
+        fmt::format("weight {} found; allowed are {}", in_quotes(value), kFiniteFloats));
   }
   return weight;
 }

@@ -9,6 +9,7 @@
 #include "base/byte_order_mark.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 
 namespace atl {
@@ -266,7 +267,7 @@ float FieldReader::number(const char* what) {
   const auto value = static_cast<float>(any_number(what));
   if (!std::isfinite(value)) {
     before.fail_here(
-        fmt::format("{} is {}; allowed are finite numbers", what, in_quotes(before.peek())));
+        fmt::format("{} is {}; allowed are {}", what, in_quotes(before.peek()), kFiniteFloats));
   }
   return value;
 }

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "datasets/dataset.hpp"
 #include "datasets/foreign_format.hpp"
@@ -485,7 +486,14 @@ double TextTable::value_of(std::string_view cell, const LineReader& reader,
     return static_cast<double>(at - words_.begin());
   }
   if (const std::optional<bool> truth = as_truth(cell)) return *truth ? 1 : 0;
-  if (const std::optional<double> number = number_of_cell(cell, separator_)) return *number;
+  if (const std::optional<double> number = number_of_cell(cell, separator_)) {
+    const bool is_f32 = kind_ == TableKind::kFeatures || kind_ == TableKind::kLabels;
+    if (is_f32 && std::isinf(static_cast<float>(*number))) {
+      fail_input("{}: line {}: column {} is {}; allowed are {}", path_.string(),
+                 reader.line_number(), column + 1, in_quotes(cell), kFiniteFloats);
+    }
+    return *number;
+  }
   fail_input("{}: line {}: column {} is {}; a number is expected", path_.string(),
              reader.line_number(), column + 1, in_quotes(cell));
 }

@@ -98,7 +98,7 @@ const BadCase kCases[] = {
      [](const fs::path& d, ImportOptions&) {
        write_gz(d / "raw/node-feat.csv.gz", "1,2\n3,1e39\n5,6\n7,8\n");
      },
-     "line 2, column 3: feature is '1e39'"},
+     "line 2, column 3: feature is '1e39'; allowed are finite numbers that fit f32, up to 3.4e38"},
     {"OgbTooFewFeatureRows", "ogb", make_ogb_text,
      [](const fs::path& d, ImportOptions&) { write_gz(d / "raw/node-feat.csv.gz", "1\n2\n3\n"); },
      "3 lines found, 4 expected"},
@@ -304,6 +304,11 @@ const BadCase kCases[] = {
        write_file(d / "edge_weights.npy", npy_bytes<float>({1, 2, 3, __builtin_inff(), 5}));
      },
      "element 3 is inf; allowed are finite weights"},
+    {"NpyWeightBeyondFloats", "npy", make_npy,
+     [](const fs::path& d, ImportOptions&) {
+       write_file(d / "edge_weights.npy", npy_bytes<double>({1, 2, 3, -1e300, 5}));
+     },
+     "element 3 is -1e+300; allowed are finite numbers that fit f32, up to 3.4e38"},
     {"NpyUnknownSplitValue", "npy", make_npy,
      [](const fs::path& d, ImportOptions&) {
        write_file(d / "split.npy", npy_bytes<std::uint8_t>({0, 3, 1, 2}));
@@ -375,7 +380,7 @@ const BadCase kCases[] = {
      [](const fs::path& d, ImportOptions&) {
        write_file(d / "labels.npy", npy_bytes<double>({0, 1e39, 1, 2}));
      },
-     "labels.npy: label inf at element 1"},
+     "labels.npy: element 1 is 1e+39; allowed are finite numbers that fit f32, up to 3.4e38"},
     {"NpyNumbersForOtherNodes", "npy", make_npy,
      [](const fs::path& d, ImportOptions&) {
        write_file(d / "labels.npy", npy_bytes<float>({0, 1, 2}, {3, 1}));

@@ -411,6 +411,10 @@ class Tables(Text):
         wrong(["--row-normalize", "no features"], "--row-normalize", labels="0\n1\n0\n1\n")
         wrong(["--classes", "no labels"], "--classes", "4", features="1\n2\n3\n4\n")
         wrong(["features.csv", "no column of numbers"], features="id,a\n0,x\n1,y\n2,z\n3,w\n")
+        wrong(["features.csv: line 3: column 2 is '1e300'", "fit f32, up to 3.4e38"],
+              features="id,a\n0,1\n1,1e300\n2,2\n3,3\n")
+        wrong(["labels.csv: line 2: column 1 is '-1e400'", "fit f32, up to 3.4e38"],
+              labels="0.5\n-1e400\n0.25\n1\n")
 
     def test_label_column(self):
         folder = self.read("--label-column", "kind",
