@@ -78,10 +78,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-void print_lines(std::string_view text) {
-  const std::string safe = printable_lines(text);
-  std::fwrite(safe.data(), 1, safe.size(), stdout);
-}
+void print_lines(std::string_view text) { fmt::print("{}", printable_lines(text)); }
 
 std::vector<std::string> words_of(std::string_view line) {
   std::vector<std::string> words;

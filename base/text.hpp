@@ -42,15 +42,15 @@ auto to_printable(const T& value) {
 // The words of a line, which blanks separate.
 std::vector<std::string> words_of(std::string_view line);
 
-// fmt::print to standard output with every argument that is text made printable.
+// fmt::print to standard output with every argument that is text made printable. It throws
+// std::system_error where not all can be written: later nobody knows why.
 template <typename... Args>
 void print(fmt::format_string<decltype(to_printable(std::declval<const Args&>()))...> format,
            const Args&... args) {
-  const std::string text = fmt::format(format, to_printable(args)...);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  fmt::print(format, to_printable(args)...);
 }
 
-// To standard output, printable_lines(text).
+// The same of printable_lines(text).
 void print_lines(std::string_view text);
 
 }  // namespace atl

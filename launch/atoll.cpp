@@ -145,17 +145,6 @@ std::string help_of(const CLI::App& program, const Manner& manner) {
   return screen.empty() ? program.help() : screen;
 }
 
-// After --help or --version: ranks that were asked for something else don't wait for this one.
-int answer_request(const CLI::App& program, const std::string& request, int exit_code,
-                   const LauncherInfo& launcher, JobStart& job) {
-  try {
-    job.compare_request(request);
-    return exit_code;
-  } catch (const Error& error) {
-    return report_error(program, launcher, error.what(), error.exit_code(), true);
-  }
-}
-
 // Says that standard output could not be written, and why; `error`: of errno.
 std::string unwritten_output(int error) {
   return fmt::format("standard output: can't write all of it: {}", std::strerror(error));
@@ -192,6 +181,19 @@ Report describe_current_error(CLI::App& program) {
         Error(ErrorKind::kMemory, "").exit_code(), false};
   } catch (const std::exception& error) {
     return {error.what(), 1, false};
+  }
+}
+
+// Answers --help or --version. Ranks that were asked for something else don't wait for this one.
+int answer_request(CLI::App& program, const std::string& request, const std::string& answer,
+                   const LauncherInfo& launcher, JobStart& job) {
+  try {
+    if (launcher.rank == 0) print_lines(answer);
+    job.compare_request(request);
+    return 0;
+  } catch (...) {
+    const Report report = describe_current_error(program);
+    return report_error(program, launcher, report.message, report.exit_code, true);
   }
 }
 
@@ -247,11 +249,10 @@ int run_program(int argc, char** argv, const Extensions& extensions, JobStart& j
     program.parse(asked_words(argc, argv));
     return 0;
   } catch (const CLI::CallForHelp& request) {
-    if (launcher.rank == 0) print_lines(help_of(program, manner));
-    return answer_request(program, request.get_name(), 0, launcher, job);
+    return answer_request(program, request.get_name(), help_of(program, manner), launcher, job);
   } catch (const CLI::Success& request) {  // --version
-    const int exit_code = launcher.rank == 0 ? program.exit(request) : 0;
-    return answer_request(program, request.get_name(), exit_code, launcher, job);
+    return answer_request(program, request.get_name(), request.what() + std::string("\n"), launcher,
+                          job);
   } catch (const CLI::RuntimeError& result) {  // a subcommand has reported its result itself
     return result.get_exit_code();
   } catch (...) {

@@ -165,7 +165,9 @@ class FullDiskTest(unittest.TestCase):
     def test_standard_output(self):
         long = ["program", "data", "--layers", "30", "--json"]
         self.assertGreater(len(self.succeed(long).stdout), 64 * KIB, "it fits into a buffer")
-        for arguments in (["info", "data", "--json"], ["partition", "data", "--list"], long):
+        for arguments in (["info", "data", "--json"], ["partition", "data", "--list"], long,
+                          ["reference"], ["reference", "--json"], ["train", "--help-all"],
+                          ["--version"]):
             with open("/dev/full", "w", encoding="ascii") as full:
                 result = subprocess.run([ATOLL, *arguments], cwd=self.folder, env=environment(),
                                         stdout=full, stderr=subprocess.PIPE, text=True, check=False)
