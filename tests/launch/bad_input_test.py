@@ -367,7 +367,7 @@ CASES = [
     # configuration files
     ("missing TOML", nothing, TRAIN + ["--config", "none.toml"], ["none.toml"]),
     ("two TOML files",
-     lambda folder: [write(os.path.join(folder, name), "lr = 0.1\n") for name in ("a.toml", "b.toml")],
+     lambda folder: [write(os.path.join(folder, f"{name}.toml"), "lr = 0.1\n") for name in "ab"],
      TRAIN + ["--config", "a.toml", "--config", "b.toml"],
      ["--config: given twice, as a.toml and b.toml; allowed is one file"]),
     ("TOML syntax", file_of("run.toml", "lr = 0.1\nepochs == 3\n"),
