@@ -129,9 +129,8 @@ void require_own_init(const TrainArguments& arguments) {
                               !std::filesystem::exists(own->value, ignored));
   if (began_with_it) return;
   fail_option(
-      "--init {}: --resume found, and the run in {} began with {}; leave it out, or start a new "
-      "run "
-      "in another folder",
+      "--init {}: --resume found, and the run in {} began with {}; leave it out, or begin a run in "
+      "another folder",
       init.string(), arguments.run_dir,
       own == values.end() ? "weights of its own" : "those in " + own->value);
 }
