@@ -53,7 +53,7 @@ void print_sums(const char* title, const std::map<std::string, double>& sums, do
   }
 }
 
-std::string in_words(const std::vector<int>& epochs) {
+std::string epochs_in_words(const std::vector<int>& epochs) {
   if (epochs.front() == 1) return fmt::format("{} traced", epochs.size());
   return fmt::format("{} to {}, those since the run was resumed", epochs.front(), epochs.back());
 }
@@ -94,8 +94,8 @@ void run_merge(const MergeArguments& arguments) {
   }
   print_hosts(merged.clocks);
   fmt::print("\nepoch {} of {}: {:.3f} ms, of which the critical path is {:.3f} ms\n", graph.epoch,
-             in_words(traced_epochs(merged.trace)), (graph.end_us() - graph.begin_us()) / 1000,
-             path.duration_us() / 1000);
+             epochs_in_words(traced_epochs(merged.trace)),
+             (graph.end_us() - graph.begin_us()) / 1000, path.duration_us() / 1000);
   print_sums("phase", path.us_by_name(), path.duration_us());
   print_sums("place", path.us_by_place(), path.duration_us());
   fmt::print("\n{}: {} packets (opens in Perfetto)\n{}: {} nodes, {} edges\n",
