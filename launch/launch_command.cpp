@@ -36,6 +36,7 @@ struct LaunchArguments {
 // Facts for the supervisor in the words behind --.
 struct Training {
   std::filesystem::path run_dir;
+  std::filesystem::path snapshot_dir;
   std::filesystem::path dataset;
   bool has_plan = false;
   bool is_fresh = false;                     // neither --resume nor --overwrite
@@ -72,8 +73,12 @@ Training check_training(const std::vector<std::string>& words) {
         "mpi, nccl");
   }
   const bool is_fresh = !train.is_given("--resume") && !train.is_given("--overwrite");
-  return {run_dir, train.value("dataset"), train.is_given("--plan"), is_fresh,
-          partition_words_of(train.command())};
+  return {.run_dir = run_dir,
+          .snapshot_dir = train.value("--snapshot-dir"),
+          .dataset = train.value("dataset"),
+          .has_plan = train.is_given("--plan"),
+          .is_fresh = is_fresh,
+          .partition_words = partition_words_of(train.command())};
 }
 
 // Prepares the cuts of --spare-partitions, as far as the job could come to need them.
@@ -144,6 +149,14 @@ void check_hosts(const SupervisedJob& job) {
                 fmt::join(job.spares, ","), host,
                 is_host ? "of --hosts " + fmt::format("{}", fmt::join(hosts, ",")) : "twice");
   }
+  std::vector<std::string> all = hosts;
+  all.insert(all.end(), job.spares.begin(), job.spares.end());
+  if (const std::string names = names_of_here(all); !names.empty()) {
+    fail_option(
+        "--hosts {}: {} are this machine; name it once, and say by --ranks-per-host how many ranks "
+        "it gets",
+        fmt::join(all, ","), names);
+  }
   const auto ranks = std::ssize(hosts) * job.launcher.ranks_per_host;
   if (job.min_ranks <= ranks) return;
   fail_option("--min-ranks {}: {} host{} with --ranks-per-host {} {} {} ranks; allowed are 1 to {}",
@@ -194,6 +207,7 @@ int run_launch(LaunchArguments& arguments) {
   }
   const Training training = check_training(job.words);
   job.run_dir = training.run_dir;
+  job.snapshot_dir = training.snapshot_dir;
   job.launcher.mpirun = words_of(arguments.mpirun);
   if (job.launcher.mpirun.empty()) fail_option("--mpirun: is empty; an example is 'mpirun'");
   check_mpi_library();
@@ -213,15 +227,16 @@ void add_probe_command(CLI::App& app) {
   command->group("");
   const auto words = std::make_shared<std::vector<std::string>>();
   command
-      ->add_option("words", *words, "ADDRESS:PORT KEY HOST [KEY or SEGMENT of former attempts]...")
+      ->add_option("words", *words,
+                   "ADDRESS:PORT KEY HOST [KEY, SEGMENT or FOLDER of former attempts]...")
       ->required()
       ->expected(3, 1 << 20);
   command->callback([words] {
-    const auto is_segment = [](const std::string& word) { return word.starts_with("/"); };
-    std::vector<std::string> keys(words->begin() + 3, words->end()), segments;
-    std::ranges::copy_if(keys, std::back_inserter(segments), is_segment);
-    std::erase_if(keys, is_segment);
-    clear_host(keys, segments);
+    const auto is_path = [](const std::string& word) { return word.starts_with("/"); };
+    std::vector<std::string> keys(words->begin() + 3, words->end()), memory;
+    std::ranges::copy_if(keys, std::back_inserter(memory), is_path);
+    std::erase_if(keys, is_path);
+    clear_host(keys, memory);
     answer_probe((*words)[0], (*words)[1], (*words)[2]);
   });
 }

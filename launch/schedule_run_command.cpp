@@ -22,6 +22,7 @@
 #include "launch/schedule/schedule_story.hpp"
 #include "launch/schedule/scheduled_training.hpp"
 #include "launch/schedule_run_flags.hpp"
+#include "launch/supervisor/host_question.hpp"
 
 namespace atl {
 namespace {
@@ -199,8 +200,9 @@ void warn_of_threads(std::span<const ListedJob> jobs, std::span<const ScheduledH
   }
 }
 
-void name_hosts(const ScheduleRunFlags& flags, std::vector<ScheduledHost>& hosts) {
-  if (flags.hosts.empty()) return;
+namespace {
+
+void take_names(const ScheduleRunFlags& flags, std::vector<ScheduledHost>& hosts) {
   if (flags.hosts.size() != hosts.size()) {
     fail_option("--hosts {}: found {} names; allowed are {}, one for each host of the topology",
                 fmt::join(flags.hosts, ","), flags.hosts.size(), hosts.size());
@@ -210,6 +212,19 @@ void name_hosts(const ScheduleRunFlags& flags, std::vector<ScheduledHost>& hosts
       fail_option("--hosts {}: has {} twice", fmt::join(flags.hosts, ","), flags.hosts[h]);
     }
     hosts[h].name = flags.hosts[h];
+  }
+}
+
+}  // namespace
+
+void name_hosts(const ScheduleRunFlags& flags, std::vector<ScheduledHost>& hosts) {
+  if (!flags.hosts.empty()) take_names(flags, hosts);
+  if (!flags.run) return;
+  std::vector<std::string> names;
+  for (const ScheduledHost& host : hosts) names.push_back(host.name);
+  if (const std::string here = names_of_here(names); !here.empty()) {
+    fail_option("--hosts {}: {} are this machine; describe it as one host with all its slots",
+                fmt::join(names, ","), here);
   }
 }
 

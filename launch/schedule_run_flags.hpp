@@ -25,7 +25,7 @@ void add_schedule_run_flags(CLI::App& schedule, ScheduleRunFlags& flags);
 void warn_of_threads(std::span<const ListedJob> jobs, std::span<const ScheduledHost> hosts);
 
 // Gives the hosts of a topology the names of --hosts. Throws Error{kOption} if these are others in
-// number, or one is there twice.
+// number, if one is there twice, or if with --run two are this machine.
 void name_hosts(const ScheduleRunFlags& flags, std::vector<ScheduledHost>& hosts);
 
 }  // namespace atl

@@ -53,6 +53,11 @@ void print_sums(const char* title, const std::map<std::string, double>& sums, do
   }
 }
 
+std::string epochs_in_words(const std::vector<int>& epochs) {
+  if (epochs.front() == 1) return fmt::format("{} traced", epochs.size());
+  return fmt::format("{} to {}, those since the run was resumed", epochs.front(), epochs.back());
+}
+
 Json summary(const MergedTrace& merged, const DataflowGraph& graph, const CriticalPath& path) {
   Json result = {{"hosts", to_json(merged.clocks)},
                  {"packets", merged.packets.size()},
@@ -88,8 +93,8 @@ void run_merge(const MergeArguments& arguments) {
     return;
   }
   print_hosts(merged.clocks);
-  fmt::print("\nepoch {} of {} traced: {:.3f} ms, of which the critical path is {:.3f} ms\n",
-             graph.epoch, traced_epochs(merged.trace).size(),
+  fmt::print("\nepoch {} of {}: {:.3f} ms, of which the critical path is {:.3f} ms\n", graph.epoch,
+             epochs_in_words(traced_epochs(merged.trace)),
              (graph.end_us() - graph.begin_us()) / 1000, path.duration_us() / 1000);
   print_sums("phase", path.us_by_name(), path.duration_us());
   print_sums("place", path.us_by_place(), path.duration_us());

@@ -84,6 +84,16 @@ void check_figures(const Json& line, const std::string& place) {
   }
 }
 
+// With a valid `id`.
+Json read_snapshots_json(const fs::path& file) {
+  Json json = parse_json(read_text(file), file.string());
+  const auto id = json_field<std::string>(json, "id", file);
+  if (!is_snapshot_id(id)) {
+    fail_input("{}: 'id' is {}; allowed are 32 hex digits", file.string(), id);
+  }
+  return json;
+}
+
 }  // namespace
 
 Json to_json(const ExchangeReport& report) {
@@ -142,6 +152,11 @@ bool holds_run(const fs::path& folder) {
   const fs::path config = folder / kConfigName;
   return (is_there(config) && read_text(config).starts_with(kConfigMark)) ||
          newest_checkpoint(folder).has_value();
+}
+
+std::string snapshot_id_of(const fs::path& folder) {
+  const fs::path file = folder / kSnapshots;
+  return is_there(file) ? read_snapshots_json(file).at("id").get<std::string>() : std::string();
 }
 
 RunFolder::RunFolder(const fs::path& path, RunStart start, bool take_over,
@@ -339,11 +354,9 @@ void RunFolder::keep_snapshot_record() const {
 RunFolder::SnapshotRecord RunFolder::snapshot_record() const {
   const fs::path file = path_ / kSnapshots;
   if (!is_there(file)) return {};
-  const Json json = parse_json(read_text(file), file.string());
-  const auto id = json_field<std::string>(json, "id", file);
-  const bool valid = id.size() == 32 && id.find_first_not_of("0123456789abcdef") == id.npos;
-  if (!valid) fail_input("{}: 'id' is {}; allowed are 32 hex digits", file.string(), id);
-  return {id, json_field_or<std::vector<int>>(json, "set_backs", file, {})};
+  const Json json = read_snapshots_json(file);
+  return {json.at("id").get<std::string>(),
+          json_field_or<std::vector<int>>(json, "set_backs", file, {})};
 }
 
 int RunFolder::last_line() const {

@@ -36,6 +36,10 @@ struct RunConfig {
 // checkpoint.
 bool holds_run(const std::filesystem::path& folder);
 
+// The name of the snapshots of the run in `folder`; empty: it has none. Throws Error{kInput} for a
+// damaged snapshots.json.
+std::string snapshot_id_of(const std::filesystem::path& folder);
+
 // As check_output_file(), and throws Error{kOption} too if it would replace what a run has written.
 void check_result_file(const std::filesystem::path& path, std::string_view option);
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <random>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/checksum.hpp"
@@ -83,6 +84,18 @@ int overwrite(const fs::path& path, std::string_view header, std::string_view co
 
 int newest_of(const std::array<int, 2>& epochs) { return std::max(epochs[0], epochs[1]); }
 
+constexpr std::string_view kFolderPrefix = "atoll-";
+
+// A folder that nobody else can have written to; else errno says why.
+bool is_own_folder(const fs::path& folder) {
+  struct stat status {};
+  if (::lstat(folder.c_str(), &status) != 0) return false;
+  const bool own =
+      S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0;
+  if (!own) errno = EPERM;
+  return own;
+}
+
 }  // namespace
 
 std::string make_snapshot_id() {
@@ -90,6 +103,22 @@ std::string make_snapshot_id() {
   std::string id;
   for (int part = 0; part < 4; ++part) id += fmt::format("{:08x}", random() & 0xffffffffU);
   return id;
+}
+
+bool is_snapshot_id(std::string_view id) {
+  return id.size() == 32 && id.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+fs::path snapshot_folder(const fs::path& dir, const std::string& id) {
+  return dir / (std::string(kFolderPrefix) + id);
+}
+
+void remove_snapshot_folder(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  const bool is_one = name.starts_with(kFolderPrefix) &&
+                      is_snapshot_id(std::string_view(name).substr(kFolderPrefix.size()));
+  std::error_code ignored;
+  if (is_one && is_own_folder(folder)) fs::remove_all(folder, ignored);
 }
 
 std::optional<SnapshotChoice> choose_snapshot(const std::vector<HeldEpochs>& held) {
@@ -129,7 +158,7 @@ Snapshots::Snapshots(Transport& transport, const fs::path& folder, const std::st
     : transport_(transport),
       id_(id),
       set_backs_(std::move(set_backs)),
-      folder_(folder / ("atoll-" + id)),
+      folder_(snapshot_folder(folder, id)),
       first_on_host_(device_rank_on_host(transport, /*uses_device=*/false) == 0) {
   std::string host = host_name();
   std::ranges::replace(host, '/', '_');
@@ -150,7 +179,7 @@ int Snapshots::epoch_in(const Slot& slot) const {
 
 void Snapshots::find() {
   HeldEpochs mine;
-  for (std::size_t s = 0; s < 2 && is_trusted(); ++s) {
+  for (std::size_t s = 0; s < 2 && is_own_folder(folder_); ++s) {
     if (first_on_host_) mine.state[s] = state_[s].epoch = epoch_in(state_[s]);
     mine.exchange[s] = exchange_[s].epoch = epoch_in(exchange_[s]);
   }
@@ -193,20 +222,10 @@ std::string Snapshots::read_exchange() const {
   return {};
 }
 
-// Whether nobody else can have written there; else errno says why.
-bool Snapshots::is_trusted() const {
-  struct stat status {};
-  if (::lstat(folder_.c_str(), &status) != 0) return false;
-  const bool trusted =
-      S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0;
-  if (!trusted) errno = EPERM;
-  return trusted;
-}
-
 bool Snapshots::make_folder() {
   if (folder_made_) return true;
   if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) return false;
-  return folder_made_ = is_trusted();
+  return folder_made_ = is_own_folder(folder_);
 }
 
 void Snapshots::keep(int epoch, const std::string& state,

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/comm/transport.hpp"
@@ -16,6 +17,12 @@ namespace atl {
 
 // A new name for the snapshots of a run that nobody can guess: 32 hex digits.
 std::string make_snapshot_id();
+bool is_snapshot_id(std::string_view id);
+
+// Where a host keeps the snapshots of a run in `dir`: DIR/atoll-ID.
+std::filesystem::path snapshot_folder(const std::filesystem::path& dir, const std::string& id);
+// Removes such a folder of this user, with all that is in it; does nothing for any other path.
+void remove_snapshot_folder(const std::filesystem::path& folder);
 
 // The epochs whose snapshots a rank can read; 0: none.
 struct HeldEpochs {
@@ -82,7 +89,6 @@ class Snapshots {
   Slots slots(const std::string& name) const;
   // The slot to write next: never the newest one.
   static Slot& oldest(Slots& slots) { return slots[slots[0].epoch <= slots[1].epoch ? 0 : 1]; }
-  bool is_trusted() const;
   // The epoch in a slot, written when the run had been set back so many times; 0: it doesn't count.
   int epoch_in(const Slot& slot) const;
   bool make_folder();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "base/elapsed.hpp"
@@ -209,6 +210,7 @@ class Run {
       fail_option("--epochs {}: the run has {} epochs already; allowed are {} or more",
                   options_.optimizer.epochs, done_, done_);
     }
+    if (done_ == options_.optimizer.epochs && !is_due_by_number(done_)) evaluation_is_due_ = true;
     if (transport_.rank() == 0) log::info("resuming after epoch {}", done_);
     return done_;
   }
@@ -329,11 +331,12 @@ class Run {
     const bool last = epoch == options_.optimizer.epochs;
     if (!last && result.wishes.signal != 0) stopped_by_ = signal_name(result.wishes.signal);
     if (!last && result.wishes.time_is_up && stopped_by_.is_null()) stopped_by_ = kMaxTime;
-    const bool due = last || (options_.eval_every > 0 && epoch % options_.eval_every == 0);
+    const bool due = last || is_due_by_number(epoch);
     // Whoever asked a run to end doesn't want to wait for it.
     evaluation_is_due_ = due && ended_by_signal();
     const bool evaluates = due && !evaluation_is_due_;
     Metrics metrics;
+    if (evaluates && !is_due_by_number(epoch)) best_before_last_ = best_;
     if (evaluates) metrics = evaluate(epoch);
     result.last_before_switch = epoch == trainer().last_before_switch();
     if (result.last_before_switch) log_switch();
@@ -354,6 +357,11 @@ class Run {
     if (description_.epoch_done) description_.epoch_done(epoch);
   }
 
+  // Whether it is evaluated also where it is not the last one.
+  bool is_due_by_number(int epoch) const {
+    return options_.eval_every > 0 && epoch % options_.eval_every == 0;
+  }
+
   Metrics evaluate(int epoch) {
     // Rows of nodes are on one rank only.
     try {
@@ -365,7 +373,8 @@ class Run {
     Metrics metrics = trainer().evaluate(epoch);
     keep_best(epoch, metrics);
     // Metrics, and with them the count, are those of all ranks.
-    if (may_switch() && best_.evaluations_since >= options_.switching.patience) {
+    if (is_due_by_number(epoch) && may_switch() &&
+        best_.evaluations_since >= options_.switching.patience) {
       trainer().set_last_before_switch(epoch);
       best_.evaluations_since = 0;
     }
@@ -399,7 +408,7 @@ class Run {
     return {.epoch = epoch,
             .fingerprint = fingerprint_,
             .state = std::move(state),
-            .best = best_,
+            .best = best_before_last_.value_or(best_),
             .line = line,
             .evaluation_is_due = evaluation_is_due_,
             .last_before_switch = found ? trainer().last_before_switch() : 0,
@@ -610,6 +619,10 @@ class Run {
   const SteadyTime start_ = steady_now();
   SteadyTime last_checkpoint_ = start_;
   BestEpoch best_;
+  // The best one before the last epoch, which was evaluated only because it was the last one.
+  // Checkpoints have this: a run that gets more epochs goes on as if it had had them from the
+  // beginning, and one that doesn't evaluates its last epoch again.
+  std::optional<BestEpoch> best_before_last_;
   std::string last_line_;           // of metrics.jsonl, where a snapshot has it
   bool evaluation_is_due_ = false;  // see Checkpoint
   bool calibration_saved_ = false;

@@ -51,11 +51,21 @@ std::vector<std::string> HostWatch::look_for(const std::vector<std::string>& los
   return back;
 }
 
+std::string HostWatch::why_silent(const std::string& host) {
+  const auto question = questions_.find(host);
+  if (question == questions_.end()) return {};
+  // The question before had the time to find out.
+  const auto before = whys_.find(host);
+  return before == whys_.end() ? question->second.question->why_silent() : before->second;
+}
+
 void HostWatch::ask(const std::string& host) {
+  if (const auto before = questions_.find(host); before != questions_.end()) {
+    whys_[host] = before->second.question->why_silent();
+  }
   std::vector<std::string> words = agent_;
   words.insert(words.end(), {host, program_, "launch-probe", address_, key_, host});
-  questions_[host] = {steady_now(),
-                      std::make_unique<ChildProcess>(words, ChildSetting{.quiet = true})};
+  questions_[host] = {steady_now(), std::make_unique<HostQuestion>(host, words)};
 }
 
 }  // namespace atl

@@ -1,4 +1,4 @@
-// Looks for hosts that are lost until they answer again, as `atoll launch` asks them.
+// Asks hosts whether they can be reached, as `atoll launch` does, until they answer.
 #pragma once
 
 #include <map>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/elapsed.hpp"
-#include "launch/supervisor/child_process.hpp"
+#include "launch/supervisor/host_question.hpp"
 #include "launch/supervisor/supervisor_port.hpp"
 
 namespace atl {
@@ -21,6 +21,10 @@ class HostWatch {
   // Asks each of these hosts every few seconds, and returns those that have answered since the last
   // call. Never waits.
   std::vector<std::string> look_for(const std::vector<std::string>& lost);
+  // Why one of those has not answered, as far as it is known.
+  std::string why_silent(const std::string& host);
+  // The machines of all that have ever answered: see SupervisorPort.
+  const std::map<std::string, std::string>& machines() const { return port_.machines(); }
 
  private:
   void ask(const std::string& host);
@@ -32,9 +36,10 @@ class HostWatch {
   std::string key_;
   struct Question {
     SteadyTime asked;
-    std::unique_ptr<ChildProcess> process;
+    std::unique_ptr<HostQuestion> question;
   };
   std::map<std::string, Question> questions_;  // by host
+  std::map<std::string, std::string> whys_;    // of the questions before, by host
 };
 
 }  // namespace atl

@@ -156,7 +156,7 @@ LaunchEnd JobLaunch::read_end(int exit_code) const {
   for (const Json& event : events_behind(events_, old_events_)) {
     const std::string name = text_field(event, "event");
     if (name == "started") end.lost_hosts.clear();  // back since
-    if (name == "lost") end.lost_hosts.push_back(text_field(event, "host"));
+    if (name == "lost") end.lost_hosts[text_field(event, "host")] = text_field(event, "text");
     if (name != "gave_up") continue;
     given_up = text_field(event, event.contains("why") ? "why" : "text");
     has_started = event.value("started", Json(true)) == true;

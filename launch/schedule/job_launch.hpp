@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -39,8 +40,8 @@ struct LaunchEnd {
     kFailed,    // it would fail again
   };
   How how = How::kDone;
-  std::string why = {};  // for the last two
-  std::vector<std::string> lost_hosts = {};
+  std::string why = {};                                // for the last two
+  std::map<std::string, std::string> lost_hosts = {};  // by name: what `atoll launch` says of it
 };
 // "done", "moved", "lost", "killed", "failed": in the journal.
 const char* in_words(LaunchEnd::How how);

@@ -27,6 +27,8 @@
 #include "launch/schedule/schedule_requests.hpp"
 #include "launch/schedule/schedule_slots.hpp"
 #include "launch/schedule/schedule_story.hpp"
+#include "launch/supervisor/host_question.hpp"
+#include "launch/supervisor/supervisor_port.hpp"
 
 namespace atl {
 
@@ -43,6 +45,10 @@ constexpr double kBetweenClocks = 10;
 constexpr double kLockWait = 3;
 // In a row, without an epoch between them.
 constexpr int kMostIdleStarts = 3;
+// Within this a host answers, as in `atoll launch`.
+constexpr double kHostAnswers = 5;
+// After this it is said which hosts all jobs wait for; then after twice as long, and so on.
+constexpr double kFirstWaitForHosts = 10;
 
 Descriptor lock_folder(const fs::path& out) {
   fs::create_directories(schedule_state_folder(out));
@@ -77,6 +83,7 @@ class ScheduleRunner {
   int run() {
     adopt();
     try {
+      ask_hosts();
       work();
     } catch (...) {
       end_unnoted();
@@ -120,6 +127,7 @@ class ScheduleRunner {
       if (at_work_.empty() && book_.has_finished() && waiting_requests(out_).empty()) return;
       if (is_news_) ask_policy();
       move_jobs();
+      tell_wait();
       if (book_.now_s() - book_.story().now_s > kBetweenClocks) book_.note_time();
       std::this_thread::sleep_for(kLook);
     }
@@ -281,7 +289,7 @@ class ScheduleRunner {
     } else if (progress_->state(number).placement) {
       progress_->stop(number);
     }
-    for (const std::string& name : end.lost_hosts) lose(name);
+    for (const auto& [name, text] : end.lost_hosts) lose(name, text);
     is_news_ = true;
     try {
       book_.write_schedule();
@@ -296,11 +304,95 @@ class ScheduleRunner {
     return host == hosts.end() ? -1 : static_cast<int>(host - hosts.begin());
   }
 
-  void lose(const std::string& name) {
+  // Before the first start, so that what can't be reached is said at once and no job waits for it.
+  void ask_hosts() {
+    std::vector<std::string> all;
+    std::vector<std::string> silent;
+    for (const ScheduledHost& host : progress_->hosts()) {
+      all.push_back(host.name);
+      if (!is_here(host.name)) silent.push_back(host.name);
+    }
+    const SteadyTime begin = steady_now();
+    while (!silent.empty() && stop_request_.signal() == 0 && seconds_since(begin) < kHostAnswers) {
+      for (const std::string& name : watch().look_for(silent)) {
+        find_back(name);
+        std::erase(silent, name);
+      }
+      std::this_thread::sleep_for(kLook);
+    }
+    if (stop_request_.signal() != 0) return;
+    warn_of_one_machine();
+    if (!silent.empty() && silent.size() == all.size() && at_work_.empty()) {
+      fail_option("--hosts {}: none can be reached{}", fmt::join(all, ","), reasons(silent));
+    }
+    for (const std::string& name : silent) {
+      lose(name, fmt::format("host {} can't be reached: {}", name, watch().why_silent(name)));
+    }
+  }
+
+  void warn_of_one_machine() {
+    if (watch_ == nullptr) return;
+    std::map<std::string, std::string> machines = watch_->machines();
+    for (const ScheduledHost& host : progress_->hosts()) {
+      if (is_here(host.name)) machines[host.name] = machine_word();
+    }
+    const std::string names = names_of_one_machine(machines);
+    if (names.empty()) return;
+    log::warn(
+        "schedule: {} are one machine, which gets the ranks of each of these names; describe it as "
+        "one host with all its slots",
+        names);
+  }
+
+  // "; one: ssh has ended with ..."
+  std::string reasons(const std::vector<std::string>& silent) {
+    std::string text;
+    for (const std::string& name : silent) {
+      text += fmt::format("; {}: {}", name, watch().why_silent(name));
+    }
+    return text;
+  }
+
+  // Says which hosts jobs wait for while none is at work.
+  void tell_wait() {
+    std::vector<std::string> lost;
+    for (const ScheduledHost& host : progress_->hosts()) {
+      if (host.is_lost) lost.push_back(host.name);
+    }
+    const bool waits = at_work_.empty() && !lost.empty() &&
+                       std::ranges::any_of(progress_->states(), [](const JobState& state) {
+                         return state.phase == JobState::Phase::kWaiting;
+                       });
+    if (!waits) {
+      waits_since_.reset();
+      return;
+    }
+    if (!waits_since_) {
+      waits_since_ = steady_now();
+      next_wait_s_ = kFirstWaitForHosts;
+    }
+    const double waited = seconds_since(*waits_since_);
+    if (waited < next_wait_s_) return;
+    next_wait_s_ *= 2;
+    log::info("schedule: no job has run for {:.0f} s: waiting for {}{}", waited,
+              fmt::join(lost, ", "), reasons(lost));
+  }
+
+  void find_back(const std::string& name) {
+    const int host = host_named(name);
+    if (!progress_->hosts()[static_cast<std::size_t>(host)].is_lost) return;
+    book_.tell("back", fmt::format("host {} is back", name), {{"host", host}});
+    progress_->set_lost(host, false);
+    is_news_ = true;
+  }
+
+  // text: what is said of it.
+  void lose(const std::string& name, const std::string& text) {
     const int host = host_named(name);
     if (host < 0 || progress_->hosts()[static_cast<std::size_t>(host)].is_lost) return;
-    book_.tell("lost", fmt::format("host {} can't be reached", name), {{"host", host}});
+    book_.tell("lost", text, {{"host", host}});
     progress_->set_lost(host, true);
+    is_news_ = true;
     for (const int other : progress_->running()) {
       const JobPlacement& placement = *progress_->state(other).placement;
       if (std::ranges::count(placement.hosts, host) == 0) continue;
@@ -315,17 +407,16 @@ class ScheduleRunner {
       if (host.is_lost) lost.push_back(host.name);
     }
     if (lost.empty() && watch_ == nullptr) return;
+    for (const std::string& name : watch().look_for(lost)) find_back(name);
+  }
+
+  HostWatch& watch() {
     if (watch_ == nullptr) {
       const LaunchSetting& launch = setting_.launch;
       watch_ = std::make_unique<HostWatch>(words_of(launch.rsh.empty() ? "ssh" : launch.rsh),
                                            launch.program, launch.address);
     }
-    for (const std::string& name : watch_->look_for(lost)) {
-      const int host = host_named(name);
-      book_.tell("back", fmt::format("host {} is back", name), {{"host", host}});
-      progress_->set_lost(host, false);
-      is_news_ = true;
-    }
+    return *watch_;
   }
 
   const ScheduleRunSetting& setting_;
@@ -339,6 +430,9 @@ class ScheduleRunner {
   // By number; null: of a scheduler that was killed.
   std::map<int, std::shared_ptr<JobLaunch>> at_work_;
   std::unique_ptr<HostWatch> watch_;
+  // Since when no job runs because hosts are lost, and after how many seconds that is said.
+  std::optional<SteadyTime> waits_since_;
+  double next_wait_s_ = 0;
   bool is_news_ = true;  // the policy must be asked
 };
 

@@ -20,12 +20,14 @@
 #include "base/file_lock.hpp"
 #include "base/files.hpp"
 #include "base/host.hpp"
+#include "base/json_lines.hpp"
 #include "base/log.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "engine/comm/epoch_questions.hpp"
 #include "engine/comm/supervisor_link.hpp"
 #include "engine/training/run_folder.hpp"
+#include "engine/training/snapshot.hpp"
 #include "launch/run_end.hpp"
 
 namespace atl {
@@ -59,6 +61,8 @@ constexpr milliseconds kProbe{5000};
 constexpr milliseconds kNextProbe{2000};
 // A start that goes on and on is none.
 constexpr int kMostStartTimeouts = 10;
+// Seconds after which a start says whom it waits for; then after twice as long, and so on.
+constexpr double kFirstWait = 20;
 
 double seconds_between(RankSigns::Clock::time_point from, RankSigns::Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -128,18 +132,17 @@ std::int64_t computed_ticks(int process) {
 
 }  // namespace
 
-bool is_here(const std::string& host) { return host == "localhost" || host == host_name(); }
-
-void clear_host(const std::vector<std::string>& keys, const std::vector<std::string>& segments) {
+void clear_host(const std::vector<std::string>& keys, const std::vector<std::string>& memory) {
   std::error_code ignored;
   for (const int process : processes_with(keys)) ::kill(process, SIGKILL);
-  for (const std::string& file : segments) {
+  for (const std::string& file : memory) {
     if (SupervisorLink::is_segment(file)) fs::remove(file, ignored);
+    remove_snapshot_folder(file);
   }
 }
 
 void answer_probe(const std::string& address, const std::string& key, const std::string& label) {
-  SupervisorLink::send_once(address, fmt::format("probe {} {}", key, label));
+  SupervisorLink::send_once(address, fmt::format("probe {} {} {}", key, label, machine_word()));
 }
 
 Supervisor::Supervisor(const SupervisedJob& job)
@@ -161,6 +164,7 @@ int Supervisor::run() {
       case End::kDone:
         tell("done", fmt::format("done after epoch {}", epoch_),
              {{"failures", policy_.failures()}});
+        clear_left_hosts();
         return 0;
       case End::kBadInput:
         return kBadInput;
@@ -191,6 +195,7 @@ Supervisor::End Supervisor::attempt(int number) {
   const auto begin = Clock::now();
   key_ = make_snapshot_id();
   start_signs_ = 0;
+  next_wait_s_ = std::min(kFirstWait, job_.start_seconds / 2);
   last_start_sign_ = begin;
   ranks_left_ = begin;
   probe_key_ = make_snapshot_id();
@@ -228,7 +233,7 @@ Supervisor::End Supervisor::attempt(int number) {
   }
   if (end == End::kFailed) {
     failed_at_ = Clock::now();
-    const Probes probes = ask(all_hosts());  // they answer while the job ends
+    Probes probes = ask(all_hosts());  // they answer while the job ends
     stop(job);
     tell("failed", why, {{"after_s", seconds_between(begin, Clock::now())}});
     reachable_ = answers(all_hosts(), probes);
@@ -258,6 +263,7 @@ Supervisor::End Supervisor::watch(ChildProcess& job, std::string& why) {
       return end_of_ranks();
     }
     if (!told) note_start();
+    if (!told) tell_wait(started);
     if (!told && !port_.ranks().empty() && ready_ranks() == port_.ranks().front().size) {
       told = any_started_ = true;
       const std::size_t ranks = port_.ranks().size();
@@ -411,6 +417,22 @@ void Supervisor::note_start() {
   last_start_sign_ = now;
 }
 
+void Supervisor::tell_wait(Clock::time_point started) {
+  const double waited = seconds_between(started, Clock::now());
+  if (waited < next_wait_s_) return;
+  next_wait_s_ *= 2;
+  // By default Open MPI fills one host after the other.
+  const bool fills = std::ranges::none_of(job_.launcher.mpirun, [](const std::string& word) {
+    return word.find("map-by") != std::string::npos || word.find("rank-by") != std::string::npos ||
+           word.find("bynode") != std::string::npos || word.find("rankfile") != std::string::npos;
+  });
+  const int per_host = job_.launcher.ranks_per_host;
+  log::info("launch: attempt {}: waiting: {} after {:.0f} s", attempt_,
+            awaited_ranks(port_.ranks(), static_cast<int>(hosts_.size()) * per_host,
+                          fills ? hosts_ : std::vector<std::string>(), per_host),
+            waited);
+}
+
 void Supervisor::note_progress() {
   for (const RankSigns& rank : port_.ranks()) {
     if (rank.epoch == 0) continue;
@@ -465,7 +487,10 @@ std::vector<std::string> Supervisor::all_hosts() const {
 
 void Supervisor::choose_hosts() {
   if (!ended_keys_.empty()) clear_host(ended_keys_, segments_);
-  if (!reachable_) reachable_ = answers(all_hosts(), ask(all_hosts()));
+  if (!reachable_) {
+    Probes probes = ask(all_hosts());
+    reachable_ = answers(all_hosts(), probes);
+  }
   const std::vector<std::string> there = *std::exchange(reachable_, std::nullopt);
   const std::vector<std::string> before = hosts_;
   hosts_.clear();
@@ -480,7 +505,11 @@ void Supervisor::tell_lost(const std::vector<std::string>& hosts,
                            const std::vector<std::string>& there) {
   for (const std::string& host : hosts) {
     if (std::ranges::find(there, host) != there.end()) continue;
-    tell("lost", fmt::format("host {} can't be reached", host), {{"host", host}});
+    const auto why = why_silent_.find(host);
+    tell("lost",
+         fmt::format("host {} can't be reached{}", host,
+                     why == why_silent_.end() ? "" : ": " + why->second),
+         {{"host", host}});
   }
 }
 
@@ -493,13 +522,13 @@ Supervisor::Probes Supervisor::ask(const std::vector<std::string>& hosts) const 
     words.insert(words.end(), {host, job_.program, "launch-probe", address_, probe_key_, host});
     words.insert(words.end(), ended_keys_.begin(), ended_keys_.end());
     words.insert(words.end(), segments_.begin(), segments_.end());
-    probes.push_back(std::make_unique<ChildProcess>(words, ChildSetting{.quiet = true}));
+    probes.emplace_back(host, words);
   }
   return probes;
 }
 
 std::vector<std::string> Supervisor::answers(const std::vector<std::string>& hosts,
-                                             const Probes& probes) {
+                                             Probes& probes) {
   auto until = Clock::now() + kProbe;
   std::size_t answered = 0;
   while (answered < probes.size() && Clock::now() < until && stop_request_.signal() == 0) {
@@ -508,9 +537,67 @@ std::vector<std::string> Supervisor::answers(const std::vector<std::string>& hos
     if (answered < probes.size()) port_.poll(kLook);
   }
   std::vector<std::string> there = port_.probes();
+  why_silent_.clear();
+  for (HostQuestion& probe : probes) {
+    if (std::ranges::count(there, probe.host()) == 0) {
+      why_silent_[probe.host()] = probe.why_silent();
+    }
+  }
   std::ranges::copy_if(hosts, std::back_inserter(there), is_here);
   port_.forget_probes();
+  warn_of_one_machine();
   return there;
+}
+
+void Supervisor::warn_of_one_machine() {
+  std::map<std::string, std::string> machines = port_.machines();
+  for (const std::string& host : all_hosts()) {
+    if (is_here(host)) machines[host] = machine_word();
+  }
+  const std::string names = names_of_one_machine(machines);
+  if (names.empty() || std::exchange(has_one_machine_, true)) return;
+  log::warn(
+      "launch: {} are one machine, which gets the ranks of each of these names; name it once, and "
+      "say by --ranks-per-host how many ranks it gets",
+      names);
+}
+
+std::vector<std::string> Supervisor::left_hosts() const {
+  std::vector<std::string> left;
+  if (!is_there(job_.run_dir / kEventsName)) return left;
+  for (const auto& [event, place] : read_json_lines(job_.run_dir / kEventsName).lines) {
+    if (event.value("event", Json()) != "failed") continue;
+    for (const auto& host : json_field<std::vector<std::string>>(event, "hosts", place)) {
+      if (std::ranges::count(hosts_, host) + std::ranges::count(left, host) == 0) {
+        left.push_back(host);
+      }
+    }
+  }
+  return left;
+}
+
+void Supervisor::clear_left_hosts() {
+  std::vector<std::string> left;
+  std::string id;
+  try {
+    left = left_hosts();
+    id = snapshot_id_of(job_.run_dir);
+  } catch (const Error&) {  // somebody has edited the files of a run that is done all the same
+    return;
+  }
+  if (left.empty() || id.empty()) return;
+  const fs::path folder = snapshot_folder(fs::absolute(job_.snapshot_dir), id);
+  segments_.push_back(folder.string());
+  Probes probes = ask(left);
+  if (std::ranges::any_of(left, is_here)) clear_host({}, segments_);
+  const std::vector<std::string> there = answers(left, probes);
+  for (const std::string& host : left) {
+    if (std::ranges::count(there, host) > 0) continue;
+    log::info(
+        "launch: host {} can't be reached; unless it was restarted, its memory still holds "
+        "snapshots of this run: remove {} there",
+        host, folder.string());
+  }
 }
 
 void Supervisor::advance_cuts() {
@@ -569,7 +656,11 @@ void Supervisor::tell(const char* event, const std::string& text, Json more) {
 
 void Supervisor::write_events() {
   events_.write();
-  if (story_.is_waiting() && is_there(job_.run_dir / kConfigName)) story_.write();
+  if (!story_.is_waiting()) return;
+  // A run that is overwritten takes its events.jsonl with it.
+  const bool overwrites = std::ranges::count(job_.words, "--overwrite") > 0;
+  const bool is_ours = overwrites ? has_begun() : is_there(job_.run_dir / kConfigName);
+  if (is_ours) story_.write();
 }
 
 }  // namespace atl

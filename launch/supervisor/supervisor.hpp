@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "base/json.hpp"
 #include "launch/supervisor/child_process.hpp"
 #include "launch/supervisor/event_file.hpp"
+#include "launch/supervisor/host_question.hpp"
 #include "launch/supervisor/restart_policy.hpp"
 #include "launch/supervisor/supervisor_port.hpp"
 
@@ -21,11 +23,12 @@ namespace atl {
 struct SupervisedJob {
   std::vector<std::string> words;  // of `atoll train`, "train" first
   std::filesystem::path run_dir;
-  std::string program;              // path of this one
-  LauncherWords launcher;           // `hosts`: those that are wanted
-  std::vector<std::string> spares;  // hosts that take the place of lost ones
-  std::string agent = "ssh";        // starts a command on a host, unless launcher.rsh is given
-  std::string address;              // where ranks reach this process; empty: found by itself
+  std::filesystem::path snapshot_dir;  // on every host
+  std::string program;                 // path of this one
+  LauncherWords launcher;              // `hosts`: those that are wanted
+  std::vector<std::string> spares;     // hosts that take the place of lost ones
+  std::string agent = "ssh";           // starts a command on a host, unless launcher.rsh is given
+  std::string address;                 // where ranks reach this process; empty: found by itself
   int restarts = 10;
   int min_ranks = 1;
   int snapshot_every = 1;
@@ -56,6 +59,8 @@ class Supervisor {
 
   End attempt(int number);
   void note_start();
+  // Says whom a start waits for that takes long.
+  void tell_wait(Clock::time_point started);
   // Watches the job until it ends; `why` becomes what is wrong if something is.
   End watch(ChildProcess& job, std::string& why);
   End end_of(int exit_code, std::string& why) const;
@@ -89,12 +94,17 @@ class Supervisor {
   void choose_hosts();
   std::vector<std::string> all_hosts() const;
   // Asks these hosts whether they can be reached, and ends there what earlier attempts have left.
-  using Probes = std::vector<std::unique_ptr<ChildProcess>>;
+  using Probes = std::vector<HostQuestion>;
   Probes ask(const std::vector<std::string>& hosts) const;
   // Tells which of `hosts` are not `there`.
   void tell_lost(const std::vector<std::string>& hosts, const std::vector<std::string>& there);
   // Those of `hosts` that are this one or answer.
-  std::vector<std::string> answers(const std::vector<std::string>& hosts, const Probes& probes);
+  std::vector<std::string> answers(const std::vector<std::string>& hosts, Probes& probes);
+  void warn_of_one_machine();
+  // Hosts of failed attempts, also of earlier starts, that the last one did without.
+  std::vector<std::string> left_hosts() const;
+  // Removes the snapshots of the run that is done from these hosts, as far as they can be reached.
+  void clear_left_hosts();
   // True once a host that was lost is back.
   bool wants_to_regrow();
   // Starts the next of the cuts that are made beforehand once the one before it is done.
@@ -117,6 +127,8 @@ class Supervisor {
   std::vector<std::string> hosts_;  // of this attempt
   // That can be reached, where that was found out while the attempt before was ended.
   std::optional<std::vector<std::string>> reachable_;
+  std::map<std::string, std::string> why_silent_;  // of hosts that did not answer the last time
+  bool has_one_machine_ = false;                   // under two names, which was said
   std::optional<std::filesystem::file_time_type> old_run_;  // when one before was configured
   EventFile story_;  // RUN/events.jsonl, whose lines wait until there is a run
   const Clock::time_point begin_ = Clock::now();
@@ -128,7 +140,8 @@ class Supervisor {
   Clock::time_point ranks_left_;  // until when some rank of it had not said goodbye
   Clock::time_point last_start_sign_ = Clock::now();
   Clock::time_point last_start_look_;
-  Probes look_;  // under way, for hosts that are back
+  double next_wait_s_ = 0;  // since the start of this attempt, until tell_wait() says more
+  Probes look_;             // under way, for hosts that are back
   Clock::time_point last_look_ = Clock::now();
   std::size_t cuts_begun_ = 0;
   std::unique_ptr<ChildProcess> cut_;
@@ -136,12 +149,10 @@ class Supervisor {
   std::optional<Clock::time_point> failed_at_;
 };
 
-// Whether this name of a host is one of this machine.
-bool is_here(const std::string& host);
-
 // Ends the processes of this host that have one of `keys` in their environment, and were started by
-// this user. Then removes those of `segments` that are here, which no process maps any more.
-void clear_host(const std::vector<std::string>& keys, const std::vector<std::string>& segments);
+// this user. Then removes those of `memory` that are here: segments that no process maps any more,
+// and folders of snapshots.
+void clear_host(const std::vector<std::string>& keys, const std::vector<std::string>& memory);
 
 // Tells the supervisor at "ADDRESS:PORT" that this host can be reached: see SupervisorPort.
 void answer_probe(const std::string& address, const std::string& key, const std::string& label);

@@ -1,6 +1,8 @@
 #include "launch/supervisor/supervisor_port.hpp"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -11,6 +13,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/host.hpp"
 #include "base/numbers.hpp"
 #include "base/text.hpp"
 #include "engine/comm/supervisor_link.hpp"
@@ -21,6 +24,9 @@ namespace {
 
 // Longer lines are nobody's that we know.
 constexpr std::size_t kLongestLine = 1024;
+
+// More ranks are counted, not named.
+constexpr int kMostNamed = 8;
 
 bool take_number(const std::string& text, int& number) {
   const auto parsed = parse_number<int>(text, 0);
@@ -51,6 +57,38 @@ bool take_line(std::string_view line, RankSigns& signs) {
   }
   if (known) signs = taken;
   return known;
+}
+
+std::string awaited_ranks(const std::deque<RankSigns>& signs, int ranks,
+                          const std::vector<std::string>& hosts, int ranks_per_host) {
+  const auto is_of = [&](int rank, bool ready) {
+    return std::ranges::any_of(
+        signs, [&](const RankSigns& s) { return s.rank == rank && (s.ready || !ready); });
+  };
+  const bool all_reported = std::ssize(signs) >= ranks;
+  const std::string what = all_reported ? "not met the others" : "not reported";
+  if (signs.empty() && ranks > 1) return fmt::format("none of {} ranks has reported", ranks);
+  std::vector<std::string> awaited;
+  int others = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (is_of(rank, all_reported)) continue;
+    if (std::ssize(awaited) == kMostNamed) {
+      ++others;
+      continue;
+    }
+    const auto host = static_cast<std::size_t>(rank / std::max(ranks_per_host, 1));
+    const std::string place = host < hosts.size() ? " on " + hosts[host] : "";
+    awaited.push_back(fmt::format("rank {}{}", rank, place));
+  }
+  if (others > 0) awaited.push_back(fmt::format("{} other{}", others, others == 1 ? "" : "s"));
+  return fmt::format("{} {} {}", fmt::join(awaited, ", "), awaited.size() == 1 ? "has" : "have",
+                     what);
+}
+
+std::string machine_word() {
+  std::string word = host_key();
+  std::ranges::replace(word, ' ', '/');
+  return word;
 }
 
 SupervisorPort::SupervisorPort(bool local) {
@@ -120,10 +158,11 @@ void SupervisorPort::take(Peer& peer, std::string_view line) {
   // Whoever does not know the key has come from elsewhere, or from an attempt before this one.
   const std::vector<std::string> words = words_of(line);
   RankSigns signs;
-  const bool is_probe = words.size() == 3 && words[0] == "probe" && words[1] == probe_key_;
+  const bool is_probe = words.size() == 4 && words[0] == "probe" && words[1] == probe_key_;
   const bool is_rank = words.size() == 6 && words[0] == "hello" && words[1] == key_;
   if (is_probe) {
     probes_.push_back(words[2]);
+    machines_[words[2]] = words[3];
   } else if (is_rank && take_line(line, signs)) {
     peer.rank = &ranks_.emplace_back(signs);
   } else {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <deque>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,15 @@ struct RankSigns {
 // Takes in what one line says; false: it is none that a rank sends.
 bool take_line(std::string_view line, RankSigns& signs);
 
+// The ranks that a start still waits for, in words: "rank 3 on b has not reported". signs: of those
+// that have connected. hosts: in the order in which the launcher fills them, with so many ranks
+// each; empty: it is not known who is where.
+std::string awaited_ranks(const std::deque<RankSigns>& signs, int ranks,
+                          const std::vector<std::string>& hosts, int ranks_per_host);
+
+// The machine of this process, in one word: equal in two processes if and only if they share it.
+std::string machine_word();
+
 class SupervisorPort {
  public:
   // Listens on a free port: of this machine alone, or of all its networks.
@@ -44,9 +54,11 @@ class SupervisorPort {
 
   // Signs of this attempt's ranks, in the order in which they came.
   const std::deque<RankSigns>& ranks() const { return ranks_; }
-  // The hosts whose probes have come ("probe KEY LABEL").
+  // The hosts whose probes have come ("probe KEY LABEL MACHINE").
   const std::vector<std::string>& probes() const { return probes_; }
   void forget_probes() { probes_.clear(); }
+  // The machine_word() of each host whose probe has ever come.
+  const std::map<std::string, std::string>& machines() const { return machines_; }
 
  private:
   struct Peer {
@@ -67,6 +79,7 @@ class SupervisorPort {
   std::deque<Peer> peers_;
   std::deque<RankSigns> ranks_;
   std::vector<std::string> probes_;
+  std::map<std::string, std::string> machines_;
 };
 
 }  // namespace atl

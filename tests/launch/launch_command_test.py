@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -245,6 +246,8 @@ class LaunchTest(OneFolderTest):
                                 ["--min-ranks 5", "1 host with --ranks-per-host 2", "1 to 2"]),
                                (["--hosts", "a,b", "--min-ranks", "3"], ["--min-ranks 3", "1 to 2"]),
                                (["--hosts", "a,b,a"], ["--hosts a,b,a", "a twice"]),
+                               (["--hosts", f"a,localhost,{socket.gethostname()}"],
+                                ["--hosts a,localhost,", " and ", "are this machine"]),
                                (["--hosts", "a,b", "--spare", "c,b"], ["--spare c,b", "--hosts a,b"]),
                                (["--hosts", "a", "--spare", "c,c"], ["--spare c,c", "c twice"])):
             message = self.refuse("launch", *options, *train)
@@ -257,6 +260,71 @@ class LaunchTest(OneFolderTest):
                               "never")
         for word in ("--ranks-per-host 4 on 1 host", "tiny has 3 nodes", "1 to 3"):
             self.assertIn(word, message)
+
+    def agent(self):
+        """Starts commands on a host by its name: all are this machine, but one is lost at first, and
+        any other may be later. Each command is written down."""
+        place = self.path("agent")
+        write(place, f"""#!/bin/sh
+cd {self.folder}
+host=$1
+shift
+echo "$*" >> "words-$host"
+case $host in nowhere) echo "no route to $host" >&2; exit 255;; esac
+[ ! -e "lost-$host" ] || exit 255
+mkdir -p "tmp-$host"
+TMPDIR="{self.folder}/tmp-$host" FAKE_HOST="{self.folder}/$host" exec sh -c "$*"
+""")
+        os.chmod(place, 0o755)
+        loopback = "--mca btl_tcp_if_include lo --mca oob_tcp_if_include lo"
+        return {"mpirun": f"{MPIEXEC} --bind-to none {loopback}"}, ["--rsh", place, "--address",
+                                                                    "127.0.0.1"]
+
+    def test_a_host_that_cannot_be_reached_is_named_with_the_reason(self):
+        how, options = self.agent()
+        job = self.launch("alone", 3, "--hosts", "localhost,nowhere", *options, ranks=1, **how)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 0, output)
+        self.assertIn("host nowhere can't be reached: agent has ended with exit code 255: "
+                      "no route to nowhere", output)
+        self.assertEqual(self.epochs("alone"), 3)
+
+    def test_a_host_that_was_lost_keeps_no_snapshots(self):
+        """Once it can be reached again; the run has ended without it."""
+        how, options = self.agent()
+        job = self.launch("left", 100000, "--hosts", "localhost,two", *options, ranks=1, **how)
+        self.wait_until(lambda: self.epochs("left") >= 5, job)
+        write(self.path("lost-two"), "")
+        for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            try:
+                with open(f"/proc/{process}/environ", "rb") as file:
+                    if f"FAKE_HOST={self.path('two')}".encode() in file.read().split(b"\0"):
+                        os.kill(process, signal.SIGKILL)
+            except OSError:
+                pass
+        self.wait_until(lambda: [event["event"] for event in self.events("left")].count("recovered"),
+                        job)
+        os.remove(self.path("lost-two"))
+        self.assertEqual(self.events("left")[-1]["hosts"], ["localhost"])
+        job.send_signal(signal.SIGTERM)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        done = str(self.epochs("left"))
+        job = self.launch("left", done, "--hosts", "localhost", *options, ranks=1,
+                          more=["--resume"], **how)
+        output, _ = job.communicate(timeout=TIMEOUT)
+        self.assertEqual(job.returncode, 0, output)
+        identity = json.loads(self.read("left", "snapshots.json"))["id"]
+        words = self.read("words-two").decode().splitlines()[-1].split()
+        self.assertEqual(words[-1], self.path("memory", "atoll-" + identity))
+        self.assertNotIn("can't be reached; unless it was restarted", output)
+
+    def test_a_host_that_is_asked_removes_snapshots(self):
+        folders = [self.path("memory", name) for name in ("atoll-" + 32 * "a", "atoll-data")]
+        for folder in folders:
+            write(os.path.join(folder, "host.state.0"), "x")
+            os.chmod(folder, 0o700)
+        run(["launch-probe", "127.0.0.1:1", "key", "host", "another-key", *folders], self.folder)
+        self.assertEqual([os.path.exists(folder) for folder in folders], [False, True])
 
     def test_an_old_run_is_not_touched_unasked(self):
         self.succeed("train", "data", "--run-dir", "there", "--epochs", "1", "--hidden", "4")
@@ -334,14 +402,17 @@ class LaunchTest(OneFolderTest):
             output, _ = job.communicate(timeout=TIMEOUT)
             self.assertEqual(job.returncode, code, output)
             if pause:
+                self.assertIn("waiting: none of 2 ranks has reported after 1 s", output)
                 self.assertIn("0 of 2 ranks have started, and there was no sign of others for 2 s",
                               output)
 
     def test_a_first_attempt_that_makes_no_run_overwrites_later(self):
         """Its rank meets the others, and is lost before it has touched the old run."""
-        job = self.launch("anew", 3, ranks=1)
-        output, _ = job.communicate(timeout=TIMEOUT)
-        self.assertEqual(job.returncode, 0, output)
+        for more in ([], ["--overwrite"]):
+            job = self.launch("anew", 3, ranks=1, more=more)
+            output, _ = job.communicate(timeout=TIMEOUT)
+            self.assertEqual(job.returncode, 0, output)
+            self.assertEqual([event["event"] for event in self.events("anew")], ["started", "done"])
         mpirun = self.launcher("lost-once", f"""import socket
 if not os.path.exists({self.path("lost-once")!r}):
     open({self.path("lost-once")!r}, "w").close()
@@ -357,6 +428,8 @@ if not os.path.exists({self.path("lost-once")!r}):
         self.assertIn("attempt 2", output)
         self.assertIn("epoch 1/3 ", output)
         self.assertEqual(self.epochs("anew"), 3)
+        self.assertEqual([event["event"] for event in self.events("anew")][:3],
+                         ["started", "failed", "started"])
 
     def test_a_launcher_that_does_not_end_with_its_ranks(self):
         """As mpirun does whose host is lost just then."""

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ OPTIONS = {"layers": "2", "hidden": "32", "norm": "batch", "dropout": "0.4", "th
 AGENT = """#!/bin/sh
 host=$1
 shift
-[ ! -e "{folder}/lost-$host" ] || exit 255
+[ ! -e "{folder}/lost-$host" ] || {{ echo "no route to $host" >&2; exit 255; }}
 [ ! -e "{folder}/slow-to-answer" ] || sleep 3
 mkdir -p "{folder}/tmp-$host"
 TMPDIR="{folder}/tmp-$host" FAKE_HOST="{folder}/$host" exec sh -c "$*"
@@ -200,6 +201,8 @@ class ScheduleRunTest(OneFolderTest):
             ("a", 60, one, {}), ("b", 60, {**one, "arrival": 0.5}, {}),
             ("c", 60, {**one, "arrival": 0.5}, {"target": 0.01, "eval-every": 7})))
         self.finish(self.start("plain"), "plain")
+        self.assertIn("one and two are one machine, which gets the ranks of each of these names",
+                      self.log("plain"))
         for group in "ab":
             self.assert_same_model("plain", group, 60)
         # It ends before its bound.
@@ -430,6 +433,8 @@ class ScheduleRunTest(OneFolderTest):
         write(self.path("right.toml"), job_list(("a", 20, {}, {})))
         self.assertIn("found 1 names; allowed are 2", self.refuse(*self.words("right", "--hosts", "x")))
         self.assertIn("has x twice", self.refuse(*self.words("right", "--hosts", "x,x")))
+        self.assertIn("are this machine", self.refuse(*self.words(
+            "right", "--hosts", f"localhost,{socket.gethostname()}")))
         self.assertIn("--policy all", self.refuse(*self.words("right", policy="all")))
         self.assertIn("--rsh requires --run", self.refuse(
             "schedule", "right.toml", "--topology", "cluster.json", "--rsh", "ssh"))
@@ -509,6 +514,8 @@ class ScheduleRunTest(OneFolderTest):
         self.kill_host("two")
         self.wait_until(lambda: self.journal("lost", "lost"), job, "lost")
         self.assertEqual(self.status("lost")[0]["lost_hosts"], ["two"])
+        self.assertIn("host two can't be reached: agent has ended with exit code 255: no route to two",
+                      self.log("lost"))
         before = len(self.epochs("lost", "a"))
         self.wait_until(lambda: len(self.epochs("lost", "a")) > before + 20, job, "lost")
         os.remove(self.path("lost-two"))
@@ -519,6 +526,39 @@ class ScheduleRunTest(OneFolderTest):
         self.assertEqual(hosts[1], [0])
         self.assertEqual(hosts[-1], [0, 1], self.log("lost"))
         self.assert_same_losses("lost", "a", 1200, "--lr", "0.001")
+
+    def lose(self, *hosts):
+        for host in hosts:
+            write(self.path(f"lost-{host}"), "")
+            self.addCleanup(lambda name=host: os.path.exists(self.path(f"lost-{name}"))
+                            and os.remove(self.path(f"lost-{name}")))
+
+    def test_hosts_that_cannot_be_reached_are_refused(self):
+        write(self.path("nowhere.toml"), job_list(("a", 20, {}, {})))
+        self.lose(*HOSTS)
+        job = self.start("nowhere")
+        self.finish(job, "nowhere", code=2)
+        said = self.log("nowhere")
+        for host in HOSTS:
+            self.assertIn(f"; {host}: agent has ended with exit code 255: no route to {host}", said)
+        self.assertIn("--hosts one,two: none can be reached", said)
+        self.assertEqual(self.journal("nowhere", "started", "lost"), [])
+        # With one host, the same command goes on.
+        os.remove(self.path("lost-one"))
+        self.finish(self.start("nowhere"), "nowhere")
+        self.assertEqual([line["host"] for line in self.journal("nowhere", "lost")], [1])
+        self.assert_same_model("nowhere", "a", 20)
+
+    def test_a_job_says_which_host_it_waits_for(self):
+        write(self.path("waits.toml"), job_list(("a", 20, {"least-ranks": 2}, {})))
+        self.lose("two")
+        job = self.start("waits")
+        self.wait_until(lambda: "waiting for two; two: agent has ended with exit code 255: no route"
+                        in self.log("waits"), job, "waits")
+        self.assertEqual(self.journal("waits", "started"), [])
+        os.remove(self.path("lost-two"))
+        self.finish(job, "waits")
+        self.assertEqual(len(self.journal("waits", "back")), 1)
 
     def kill_host(self, host):
         for process in self.processes_of(host):

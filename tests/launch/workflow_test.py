@@ -90,6 +90,12 @@ class WorkflowTest(unittest.TestCase):
         self.assertEqual(counts, {"s": packets, "f": packets})
         self.assertEqual(packets, printed["packets"])
 
+        # A resumed run leaves the trace of its own epochs.
+        self.succeed("train", "--config", "run/config.toml", "--resume", "--epochs", "8", ranks=3)
+        table = self.succeed("trace", "merge", "run").stdout
+        self.assertIn(" of 6 to 8, those since the run was resumed: ", table)
+        self.assertIn("there are 6 to 8", self.refuse("trace", "merge", "run", "--epoch", "2"))
+
     def test_report_draws_widths(self):
         self.succeed(*TRAIN, "--run-dir", "run <1>")
         with open(self.path("run <1>/metrics.jsonl"), encoding="utf-8") as file:

@@ -43,6 +43,28 @@ TEST(SnapshotChoice, WantsTheExchangeOfAllRanks) {
             (SnapshotChoice{9, 0, false}));
 }
 
+TEST(SnapshotFolder, IsRemovedAndNothingElse) {
+  const TempDir dir;
+  const std::string id = make_snapshot_id();
+  const auto make = [&](const fs::path& folder, fs::perms perms = fs::perms::owner_all) {
+    fs::create_directory(folder);
+    std::ofstream(folder / "a.state.0") << "x";
+    fs::permissions(folder, perms);
+    return folder;
+  };
+  const fs::path own = make(snapshot_folder(dir.path(), id));
+  remove_snapshot_folder(own);
+  EXPECT_FALSE(fs::exists(own));
+  const fs::path open = make(own, fs::perms::all);
+  remove_snapshot_folder(open);
+  EXPECT_TRUE(fs::exists(open / "a.state.0")) << "anybody may have written there";
+  const fs::path linked = snapshot_folder(dir.path(), make_snapshot_id());
+  const fs::path other = make(dir.path() / "atoll-data");
+  fs::create_directory_symlink(other, linked);
+  for (const fs::path& path : {linked, other, dir.path()}) remove_snapshot_folder(path);
+  EXPECT_TRUE(fs::exists(linked / "a.state.0"));
+}
+
 class SnapshotRuns : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -174,6 +174,40 @@ TEST(Training, RunFolderResumesAfterAnInterruption) {
   EXPECT_NE(std::string(refused.what()).find("--resume"), std::string::npos);
 }
 
+// The last epoch is evaluated in any case. Where that was for no other reason, it doesn't count
+// once the run gets more epochs.
+TEST(Training, MoreEpochsGiveTheRunThatHadThemFromTheBeginning) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, false);
+  for (const int eval_every : {0, 5}) {
+    const auto run = [&](const std::string& name, int epochs, RunStart start) {
+      TrainOptions options = small_options();
+      options.optimizer.epochs = epochs;
+      options.optimizer.learning_rate = 0.3;  // scores go up and down
+      options.eval_every = eval_every;
+      options.checkpoint_every = 100;
+      options.start = start;
+      options.run_dir = dir.path() / name;
+      train_in_folder(2, dataset, options);
+      return read_json(options.run_dir / "summary.json");
+    };
+    const std::string whole = fmt::format("whole-{}", eval_every);
+    const Json expected = run(whole, 12, RunStart::kFresh);
+    for (const int before : {6, 7, 8, 9, 11}) {
+      const std::string parts = fmt::format("parts-{}-{}", eval_every, before);
+      const Json half = run(parts, before, RunStart::kFresh);
+      EXPECT_TRUE(eval_every > 0 || half.at("best_epoch") == before);
+      // Nothing is left to do, but to find its last epoch once more.
+      EXPECT_EQ(run(parts, before, RunStart::kResume).at("best_epoch"), half.at("best_epoch"));
+      const Json found = run(parts, 12, RunStart::kResume);
+      EXPECT_EQ(found.at("best_epoch"), expected.at("best_epoch")) << parts;
+      EXPECT_EQ(read_text(dir.path() / parts / "model.safetensors"),
+                read_text(dir.path() / whole / "model.safetensors"))
+          << parts;
+    }
+  }
+}
+
 TEST(Training, EvaluationLeavesNoTrace) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, true);

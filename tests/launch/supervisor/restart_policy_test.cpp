@@ -6,13 +6,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
+#include <deque>
 #include <memory>
+#include <thread>
 
 #include "base/descriptor.hpp"
 #include "base/file_lock.hpp"
 #include "base/files.hpp"
+#include "base/host.hpp"
 #include "launch/supervisor/child_process.hpp"
+#include "launch/supervisor/host_question.hpp"
 #include "launch/supervisor/supervisor_port.hpp"
 #include "tests/support/temp_dir.hpp"
 
@@ -20,6 +25,7 @@ namespace atl {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 TEST(RestartPolicy, AllowsSoManyFailures) {
@@ -110,6 +116,51 @@ TEST(SupervisorPort, PassesOverWhatNoRankSays) {
     EXPECT_EQ(signs.rank, -1);
     EXPECT_EQ(signs.epoch, 0);
   }
+}
+
+TEST(SupervisorPort, SaysWhomAStartWaitsFor) {
+  const Words hosts = {"a", "b"};
+  std::deque<RankSigns> signs;
+  EXPECT_EQ(awaited_ranks(signs, 4, hosts, 2), "none of 4 ranks has reported");
+  EXPECT_EQ(awaited_ranks(signs, 1, {"a"}, 1), "rank 0 on a has not reported");
+  const auto take = [&](const std::string& line) {
+    EXPECT_TRUE(take_line(line, signs.emplace_back()));
+  };
+  take("hello key 0 4 host-a 1");
+  take("hello key 2 4 host-b 2");
+  EXPECT_EQ(awaited_ranks(signs, 4, hosts, 2), "rank 1 on a, rank 3 on b have not reported");
+  EXPECT_EQ(awaited_ranks(signs, 4, {}, 2), "rank 1, rank 3 have not reported");
+  take("hello key 1 4 host-a 3");
+  EXPECT_EQ(awaited_ranks(signs, 4, hosts, 2), "rank 3 on b has not reported");
+  take("hello key 3 4 host-b 4");
+  for (std::size_t r : {0, 1, 2}) EXPECT_TRUE(take_line("ready", signs[r]));
+  EXPECT_EQ(awaited_ranks(signs, 4, hosts, 2), "rank 3 on b has not met the others");
+  EXPECT_THAT(awaited_ranks(signs, 100, hosts, 50),
+              HasSubstr("rank 11 on a, 88 others have not reported"));
+}
+
+TEST(HostQuestion, TellsWhatTheAgentSays) {
+  const auto why = [](const std::string& code) {
+    HostQuestion question("b", {"sh", "-c", code});
+    for (int k = 0; k < 1000 && question.why_silent() == "sh gets no answer"; ++k) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return question.why_silent();
+  };
+  EXPECT_EQ(why("echo first; printf 'no route\\033 to b\\n\\n' >&2; exit 255"),
+            "sh has ended with exit code 255: no route\\x1b to b");
+  EXPECT_EQ(why("exit 3"), "sh has ended with exit code 3");
+  HostQuestion silent("b", {"sleep", "100"});
+  EXPECT_EQ(silent.why_silent(), "sleep gets no answer");
+}
+
+TEST(HostQuestion, FindsOneMachineUnderTwoNames) {
+  EXPECT_EQ(names_of_one_machine({{"a", "x/1"}, {"b", "y/1"}}), "");
+  EXPECT_EQ(names_of_one_machine({{"a", "x/1"}, {"b", "y/1"}, {"c", "x/1"}}), "a and c");
+  EXPECT_EQ(names_of_here(Words{"localhost", "elsewhere"}), "");
+  const Words both = {"elsewhere", "localhost", host_name()};
+  EXPECT_EQ(names_of_here(both).empty(), host_name() == "localhost");
+  EXPECT_THAT(machine_word(), Not(HasSubstr(" ")));
 }
 
 TEST(ChildProcess, EndsWithTheCodeOfItsProgram) {
