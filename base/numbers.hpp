@@ -12,7 +12,7 @@
 
 namespace atl {
 
-// What a file may have where numbers are kept in single precision, in the words of errors.
+// Allowed in a file where numbers are kept in single precision, in the words of errors.
 inline constexpr const char* kFiniteFloats = "finite numbers that fit f32, up to 3.4e38";
 
 // The number that all of `text` spells, as std::from_chars reads it; empty if it spells none, or

@@ -30,7 +30,7 @@ std::vector<std::string> option_names(const CLI::App& command) {
   return names;
 }
 
-// What flags take that were given and may stand alone: another word behind one is an argument.
+// Says which words the given flags take that may stand alone: any other word is an argument.
 std::string values_of_bare_flags(const CLI::App& command) {
   std::string text;
   for (const Option<TrainOptions>& row : train_options()) {

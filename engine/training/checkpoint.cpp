@@ -38,7 +38,7 @@ SplitValues split_values(const Json& metrics, const std::string& field, const fs
           number(splits, "test", place)};
 }
 
-// What an option is where nobody gives it; null for what is no option.
+// The value of an option that nobody gives; null if there is no such option.
 Json default_of(const std::string& field) {
   const auto row = std::ranges::find(train_options(), field, &Option<TrainOptions>::name);
   return row == train_options().end() ? Json(nullptr) : option_json(*row, TrainOptions());

@@ -126,7 +126,7 @@ class PartsFileTest(OneFolderTest):
             refusal = self.refuse(*CUT, *more)
             self.assertIn(found, refusal)
             self.assertIn(allowed, refusal)
-        # What limits how far nodes may move has an effect.
+        # A limit to how far nodes may move has an effect.
         moved = ["--method", "random", "--imbalance", "0.1", "--refine", "on"]
         self.assertIn("refine", self.cut(*CUT, *moved)[1])
         # Refinement mends a file that is refused without it.

@@ -431,7 +431,7 @@ class PlanTest(OneFolderTest):
             self.assertIn(f"{' '.join(extra[-2:])}: found in plan, which simulates epochs on the "
                           "whole graph", message)
             self.assertIn(f"beside this option; {advice}\n", message)
-        # What training would refuse beside a plan is not in its command.
+        # Its command has nothing that training would refuse beside a plan.
         self.assertNotIn("--blocks", self.succeed(*plan, "--blocks", "0", "--out", "whole.json"))
         self.assertIn("--allow-bits 32,5: '5' is no width; allowed are 1, 2, 4, 8, 16, 32, several",
                       self.refuse(*plan, "--allow-bits", "32,5"))

@@ -94,7 +94,9 @@ class WorkflowTest(unittest.TestCase):
         self.succeed("train", "--config", "run/config.toml", "--resume", "--epochs", "8", ranks=3)
         table = self.succeed("trace", "merge", "run").stdout
         self.assertIn(" of 6 to 8, those since the run was resumed: ", table)
-        self.assertIn("there are 6 to 8", self.refuse("trace", "merge", "run", "--epoch", "2"))
+        refused = run(["trace", "merge", "run", "--epoch", "2"], self.folder)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("there are 6 to 8", refused.stderr)
 
     def test_report_draws_widths(self):
         self.succeed(*TRAIN, "--run-dir", "run <1>")

@@ -258,7 +258,7 @@ TEST(CheckpointFolder, RefusesOtherOptions) {
   EXPECT_NE(more.find("lr = 0.01"), std::string::npos) << more;
 }
 
-// Of several options that differ, the one that explains the others is named.
+// If several options differ, the one that explains the others is named.
 TEST(CheckpointFolder, NamesTheOptionThatExplainsADifference) {
   const TempDir dir;
   const auto message = [&](const Json& made_with, const Json& wanted) {
