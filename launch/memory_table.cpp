@@ -1,9 +1,12 @@
 #include "launch/memory_table.hpp"
 
 #include <algorithm>
+#include <optional>
 
+#include "base/error.hpp"
 #include "base/memory.hpp"
 #include "datasets/partition_folder.hpp"
+#include "engine/training/group_ranks.hpp"
 #include "launch/planned_graph.hpp"
 
 namespace atl {
@@ -14,8 +17,8 @@ namespace {
 constexpr std::size_t kMostLines = 16;
 
 // Where nothing is known of the cut.
-RankCounts most_rows(const DatasetInfo& info, int ranks, bool covers) {
-  const auto share = [&](std::int64_t whole) { return (whole + ranks - 1) / ranks; };
+RankCounts most_rows(const DatasetInfo& info, const RankMap& map, int rank, bool covers) {
+  const auto share = [&](std::int64_t whole) { return (whole + map.parts() - 1) / map.parts(); };
   RankCounts counts;
   RankRows& rows = counts.shape.rows;
   rows.inner = share(info.nodes);
@@ -23,7 +26,7 @@ RankCounts most_rows(const DatasetInfo& info, int ranks, bool covers) {
   // Each in-edge may need a row of its own, but no row twice.
   const std::int64_t halo = std::min(rows.edges, info.nodes - rows.inner);
   rows.forward_halo = rows.backward_halo = rows.returned = halo;
-  if (covers && ranks > 1) {
+  if (covers && map.parts() > 1) {
     // It may also send a sum to each node that it gets a row of.
     counts.covered = true;
     rows.forward_sums = rows.backward_sums = halo;
@@ -31,6 +34,9 @@ RankCounts most_rows(const DatasetInfo& info, int ranks, bool covers) {
   }
   counts.sent_forward.rows = counts.sent_backward.rows = halo;
   counts.sent_rest.rows = counts.returned.rows = halo;
+  if (map.ranks_per_part() == 1) return counts;
+  counts.role = map.role_of(rank);
+  counts.shape.divide(map.share(rank, {0, rows.inner}).size(), 0);
   return counts;
 }
 
@@ -50,6 +56,15 @@ RankMemory memory_of(const TrainingPrograms& programs, const RankCounts& counts,
           .training = training_memory(programs, counts, "cpu", options.exchange_options())};
 }
 
+// Which of so many ranks hold which part.
+RankMap groups_of(const GroupRanks& wish, int ranks) {
+  if (wish.by == GroupRanks::By::kHost) {
+    fail_option(
+        "--group-ranks host: nothing is known of hosts here; allowed are whole numbers and all");
+  }
+  return rank_map(wish, std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 0));
+}
+
 std::string megabytes(std::int64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / 1e6);
 }
@@ -58,25 +73,34 @@ std::string megabytes(std::int64_t bytes) {
 
 MemoryEstimate estimate_memory(const Dataset& dataset, const TrainJob& job, int ranks) {
   const DatasetInfo& info = dataset.info();
-  const ModelConfig model = model_for(info, job.options.model, ranks);
-  const TrainingPrograms programs(model);
-  MemoryEstimate estimate{.model = model_name(model),
-                          .dtype = to_string(model.dtype),
-                          .exchange = job.options.exchange,
-                          .is_cut = ranks == 1 || has_partition(dataset, ranks, job.partition),
-                          .ranks = {}};
-  if (ranks > 1 && estimate.is_cut) {
-    const Partition found = ensure_partition(dataset, ranks, job.partition);
-    const PartitionQuality quality = parse_quality(found.quality, found.folder / "quality.json");
-    for (int rank = 0; rank < ranks; ++rank) {
-      const RankCounts counts = rank_counts(quality, rank, programs.covers, &model.recomputation);
-      estimate.ranks.push_back(memory_of(programs, counts, info, job.options));
-    }
-    return estimate;
+  const RankMap map = groups_of(job.options.group_ranks, ranks);
+  const int each = map.ranks_per_part();
+  ModelConfig model = model_for(info, job.options.model, ranks);
+  MemoryEstimate estimate{
+      .model = model_name(model),
+      .dtype = to_string(model.dtype),
+      .exchange = job.options.exchange,
+      .ranks_per_part = each,
+      .is_cut = map.parts() == 1 || has_partition(dataset, map.parts(), job.partition),
+      .ranks = std::vector<RankMemory>(static_cast<std::size_t>(ranks))};
+  std::optional<PartitionQuality> quality;
+  if (map.parts() > 1 && estimate.is_cut) {
+    const Partition found = ensure_partition(dataset, map.parts(), job.partition);
+    quality = parse_quality(found.quality, found.folder / "quality.json");
   }
-  RankMemory most = memory_of(programs, most_rows(info, ranks, programs.covers), info, job.options);
-  if (ranks == 1) most.reading = 2 * most.data.total();
-  estimate.ranks.assign(static_cast<std::size_t>(ranks), most);
+  for (int role = 0; role < each; ++role) {
+    model.column_share = {role, each};
+    const TrainingPrograms programs(model);
+    for (int part = 0; part < map.parts(); ++part) {
+      const int rank = map.rank_of(part, role);
+      const RankCounts counts =
+          quality ? rank_counts(*quality, rank, programs.covers, &model.recomputation, each)
+                  : most_rows(info, map, rank, programs.covers);
+      estimate.ranks[static_cast<std::size_t>(rank)] =
+          memory_of(programs, counts, info, job.options);
+    }
+  }
+  if (ranks == 1) estimate.ranks[0].reading = 2 * estimate.ranks[0].data.total();
   return estimate;
 }
 
@@ -93,17 +117,23 @@ Json to_json(const MemoryEstimate& estimate) {
                      {"reading_bytes", rank.reading},
                      {"total_bytes", rank.total()}});
   }
-  return {{"model", estimate.model},           {"dtype", estimate.dtype},
-          {"exchange", estimate.exchange},     {"cut", estimate.is_cut},
-          {"program_bytes", resident_bytes()}, {"ranks", ranks}};
+  return {{"model", estimate.model},
+          {"dtype", estimate.dtype},
+          {"exchange", estimate.exchange},
+          {"ranks_per_part", estimate.ranks_per_part},
+          {"cut", estimate.is_cut},
+          {"program_bytes", resident_bytes()},
+          {"ranks", ranks}};
 }
 
 std::string to_text(const MemoryEstimate& estimate) {
   const std::vector<RankMemory>& ranks = estimate.ranks;
   std::string text = fmt::format(
-      "\nmemory of training {} in {} on {} rank{}{}, in MB of each\n\n"
+      "\nmemory of training {} in {} on {} rank{}{}{}, in MB of each\n\n"
       "  {:>5}{:>12}{:>12}{:>10}{:>10}{:>10}{:>12}{:>10}{:>10}{:>10}\n",
       estimate.model, estimate.dtype, ranks.size(), ranks.size() == 1 ? "" : "s",
+      estimate.ranks_per_part == 1 ? ""
+                                   : fmt::format(", {} for each part", estimate.ranks_per_part),
       estimate.is_cut ? "" : " without a cut, at most", "rank", "nodes", "halo rows", "graph",
       "features", "values", "parameters", "messages", "reading", "total");
   const auto largest = std::ranges::max_element(ranks, {}, &RankMemory::total);
@@ -131,7 +161,7 @@ std::string to_text(const MemoryEstimate& estimate) {
         "  A cut usually needs far fewer halo rows: after atoll partition --parts {} these are "
         "the\n"
         "  real ones.\n",
-        ranks.size());
+        static_cast<int>(ranks.size()) / estimate.ranks_per_part);
   }
   return text;
 }

@@ -26,13 +26,15 @@ struct MemoryEstimate {
   std::string model;
   std::string dtype;
   std::string exchange;
+  int ranks_per_part = 1;
   // Without a cut: even parts that read as many rows of neighbours as they can have, so that no cut
   // takes more.
   bool is_cut = false;
   std::vector<RankMemory> ranks;
 };
 
-// Throws Error{kInput} for a dataset that nothing can be trained on.
+// Throws Error{kInput} for a dataset that nothing can be trained on, and Error{kOption} for groups
+// that so many ranks can't form.
 MemoryEstimate estimate_memory(const Dataset& dataset, const TrainJob& job, int ranks);
 Json to_json(const MemoryEstimate& estimate);
 // A table for people, and what its words mean.

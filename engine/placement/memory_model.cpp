@@ -24,12 +24,15 @@ std::int64_t op_buffer_bytes(const Operation& op, const RankCounts& counts, DTyp
                               op.message_columns(), dtype);
 }
 
-// Bytes of the buffers for a conversion between columns and rows.
+// Bytes of the buffers for a conversion between columns and rows. Between devices, at most: who
+// makes a plan doesn't know how they will exchange.
 std::int64_t conversion_bytes(const TrainingPrograms& programs, const Program& program,
-                              const Operation& op, const RankCounts& counts) {
+                              const Operation& op, const RankCounts& counts,
+                              const std::string& device_kind) {
   if (op.rule->reach != Reach::kGroup) return 0;
-  return counts.shape.rows.inner * ColumnExchange::columns_of(program, op, programs.dtype)
-                                       .bytes_to_others(counts.role, programs.ranks_per_part);
+  return ColumnExchange::columns_of(program, op, programs.dtype)
+      .buffer_bytes(counts.role, programs.ranks_per_part, counts.shape.rows.inner,
+                    device_kind == "cuda");
 }
 
 // Null for the exact mode.
@@ -72,7 +75,8 @@ TrainingMemory training_memory(const TrainingPrograms& programs, const RankCount
   std::int64_t conversion = 0;
   for (const Program* program : {&programs.training, &programs.evaluation}) {
     for (const Operation& op : program->operations) {
-      conversion = std::max(conversion, conversion_bytes(programs, *program, op, counts));
+      conversion =
+          std::max(conversion, conversion_bytes(programs, *program, op, counts, device_kind));
     }
   }
   messages += conversion;
@@ -111,14 +115,14 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
                                  const ExchangeOptions& exchange) {
   const TrainingPrograms::LayerOperations& of_layer = programs.operations_of(layer);
   const ExchangeOptions* const inexact = unless_exact(exchange);
-  const auto buffers_of = [&](const RankCounts& of) {
+  const auto buffers_of = [&](const RankCounts& of, const std::string& device_kind) {
     std::int64_t bytes = 0;
     const auto add = [&](const Program& program, const std::vector<Value>& values,
                          const ExchangeOptions* mode) {
       for (const Value v : values) {
         const Operation& op = program.at(v);
         bytes += op_buffer_bytes(op, of, programs.dtype, mode) +
-                 conversion_bytes(programs, program, op, of);
+                 conversion_bytes(programs, program, op, of, device_kind);
       }
     };
     add(programs.training, of_layer.training_buffers, inexact);
@@ -144,10 +148,10 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
   std::vector<double> bytes;
   bytes.reserve(counts.size());
   for (std::size_t r = 0; r < counts.size(); ++r) {
+    const std::string& kind = topology.devices[r].kind;
     bytes.push_back(static_cast<double>(
-        elements_of(counts[r].shape.rows) * bytes_of(programs.dtype) + buffers_of(counts[r]) +
-        (layer < 0 ? parameter_bytes(programs, counts[r], topology.devices[r].kind) +
-                         loss_bytes(programs, counts[r])
+        elements_of(counts[r].shape.rows) * bytes_of(programs.dtype) + buffers_of(counts[r], kind) +
+        (layer < 0 ? parameter_bytes(programs, counts[r], kind) + loss_bytes(programs, counts[r])
                    : 0)));
   }
   return bytes;

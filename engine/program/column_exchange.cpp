@@ -1,10 +1,17 @@
 #include "engine/program/column_exchange.hpp"
 
+#include <algorithm>
+
 #include "engine/program/operations/rules.hpp"
 
 namespace atl {
 
 namespace {
+
+// How many rows of a share are converted together.
+std::int64_t rows_in(const ColumnExchange::Columns& columns, std::int64_t bytes) {
+  return std::max<std::int64_t>(bytes / (bytes_of(columns.dtype) * columns.all), 1);
+}
 
 // A share has some of the central rows and some of the marginal ones, so all rows of a share don't
 // follow one another in the part.
@@ -42,53 +49,83 @@ void ColumnExchange::to_rows(const Columns& columns, MatrixView part, MatrixView
   for (const Rows range : contiguous(rows)) rows_of_range(columns, part, shares, range, label);
 }
 
+std::vector<ColumnExchange::Chunk> ColumnExchange::chunks_of(const Columns& columns,
+                                                             RowRange of_part) const {
+  const int roles = rank_.group->roles();
+  const std::int64_t share = (of_part.size() + roles - 1) / roles;
+  const std::int64_t each =
+      sends_at_once() ? std::max<std::int64_t>(share, 1) : rows_in(columns, bytes_at_once_);
+  std::vector<Chunk> chunks;
+  do {
+    const std::int64_t first = std::ssize(chunks) * each;
+    chunks.push_back({first, first + each, chunks.size() % 2});
+  } while (chunks.back().end < share);
+  return chunks;
+}
+
 void ColumnExchange::columns_of_range(const Columns& columns, ConstMatrixView shares,
                                       MatrixView part, Rows rows, const OperationLabel& label) {
-  const PartGroup& group = *rank_.group;
+  const int own_role = rank_.group->role();
   const ConstMatrixView own = shares.rows_in(shape_->range_of(rows));
-  const RowRange of_part = shape_->range_of_part(rows);
-  Queue& packing = packets_.packing_queue();
-  const std::vector<MatrixView> packed = packed_slices(packing, columns, own.rows);
-  std::unique_ptr<PendingPackets> packets;
-  {
+  const MatrixView own_part = part.rows_in(rank_.group->share(shape_->range_of_part(rows)));
+  UnderWay under_way;
+  for (const Chunk& chunk : chunks_of(columns, shape_->range_of_part(rows))) {
+    std::unique_ptr<PendingPackets>& packets = under_way[chunk.buffer];
+    finish(packets, rules::kToColumns, label);  // until then its memory is read
+    const ConstMatrixView from = own.rows_in(chunk.of(own.rows));
+    Queue& packing = packets_.packing_queue();
+    const std::vector<MatrixView> packed = packed_slices(packing, columns, chunk, from.rows);
     const ScopedSpan span = copying(rules::kToColumns, label);
-    for (int role = 0; role < group.roles(); ++role) {
-      copy_slice(rules::kToColumns, packing, columns, role, own,
+    for (int role = 0; role < rank_.group->roles(); ++role) {
+      copy_slice(rules::kToColumns, packing, columns, role, from,
                  packed[static_cast<std::size_t>(role)]);
     }
-    packets = begin(rules::kToColumns, packed, part, of_part, label);
-    copy_slice(rules::kToColumns, rank_.queue, columns, group.role(), own,
-               part.rows_in(group.share(of_part)));
+    packets = begin(rules::kToColumns, packed, part, rows, chunk, label);
+    copy_slice(rules::kToColumns, rank_.queue, columns, own_role, from,
+               own_part.rows_in(chunk.of(own_part.rows)));
   }
-  finish(*packets, rules::kToColumns, label);
+  for (const std::size_t buffer : {0, 1}) finish(under_way[buffer], rules::kToColumns, label);
 }
 
 void ColumnExchange::rows_of_range(const Columns& columns, MatrixView part, MatrixView shares,
                                    Rows rows, const OperationLabel& label) {
-  const PartGroup& group = *rank_.group;
+  const int own_role = rank_.group->role();
   const MatrixView own = shares.rows_in(shape_->range_of(rows));
-  const RowRange of_part = shape_->range_of_part(rows);
-  // Packets are read and written behind what computes these rows, and what read the last ones.
-  Queue& packing = packets_.packing_queue();
-  const std::vector<MatrixView> packed = packed_slices(packing, columns, own.rows);
-  std::unique_ptr<PendingPackets> packets;
-  {
+  const MatrixView own_part = part.rows_in(rank_.group->share(shape_->range_of_part(rows)));
+  UnderWay under_way;
+  std::array<std::vector<MatrixView>, 2> packed;
+  const auto unpack = [&](const Chunk& chunk) {
+    finish(under_way[chunk.buffer], rules::kToRows, label);
     const ScopedSpan span = copying(rules::kToRows, label);
-    packets = begin(rules::kToRows, packed, part, of_part, label);
-    copy_slice(rules::kToRows, rank_.queue, columns, group.role(),
-               part.rows_in(group.share(of_part)), own);
+    for (int role = 0; role < rank_.group->roles(); ++role) {
+      copy_slice(rules::kToRows, rank_.queue, columns, role,
+                 packed[chunk.buffer][static_cast<std::size_t>(role)],
+                 own.rows_in(chunk.of(own.rows)));
+    }
+  };
+  const std::vector<Chunk> chunks = chunks_of(columns, shape_->range_of_part(rows));
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const Chunk& chunk = chunks[c];
+    const MatrixView to = own.rows_in(chunk.of(own.rows));
+    // Packets are read and written behind what computes these rows, and what read the last ones.
+    Queue& packing = packets_.packing_queue();
+    packed[chunk.buffer] = packed_slices(packing, columns, chunk, to.rows);
+    {
+      const ScopedSpan span = copying(rules::kToRows, label);
+      under_way[chunk.buffer] =
+          begin(rules::kToRows, packed[chunk.buffer], part, rows, chunk, label);
+      copy_slice(rules::kToRows, rank_.queue, columns, own_role,
+                 own_part.rows_in(chunk.of(own_part.rows)), to);
+    }
+    if (c > 0) unpack(chunks[c - 1]);
   }
-  finish(*packets, rules::kToRows, label);
-  const ScopedSpan span = copying(rules::kToRows, label);
-  for (int role = 0; role < group.roles(); ++role) {
-    copy_slice(rules::kToRows, rank_.queue, columns, role, packed[static_cast<std::size_t>(role)],
-               own);
-  }
+  unpack(chunks.back());
 }
 
 std::unique_ptr<PendingPackets> ColumnExchange::begin(const Rule& conversion,
                                                       const std::vector<MatrixView>& packed,
-                                                      MatrixView part, RowRange of_part,
+                                                      MatrixView part, Rows rows,
+                                                      const Chunk& chunk,
                                                       const OperationLabel& label) {
   const PartGroup& group = *rank_.group;
   std::vector<std::span<const std::byte>> sends(packed.size());
@@ -97,23 +134,28 @@ std::unique_ptr<PendingPackets> ColumnExchange::begin(const Rule& conversion,
     if (role == group.role()) continue;
     const auto r = static_cast<std::size_t>(role);
     std::span<std::byte> sent = rows_as_bytes(packed[r]);
-    std::span<std::byte> received = rows_as_bytes(part.rows_in(group.share(of_part, role)));
+    const MatrixView share = part.rows_in(group.share(shape_->range_of_part(rows), role));
+    std::span<std::byte> received = rows_as_bytes(share.rows_in(chunk.of(share.rows)));
     if (&conversion == &rules::kToRows) std::swap(sent, received);
     sends[r] = sent;
     receives[r] = received;
   }
-  // Each conversion is done before the next one begins: one slot.
-  return packets_.begin(0, std::move(sends), std::move(receives), label, memory_);
+  // Each conversion is done before the next one begins: a slot for each of its buffers.
+  return packets_.begin(static_cast<int>(chunk.buffer), std::move(sends), std::move(receives),
+                        label, memory_);
 }
 
-void ColumnExchange::finish(PendingPackets& packets, const Rule& conversion,
+void ColumnExchange::finish(std::unique_ptr<PendingPackets>& packets, const Rule& conversion,
                             const OperationLabel& label) {
+  if (packets == nullptr) return;
   {
     ScopedSpan span(rank_.trace, "wait", tag_of(label), label.direction);
     span.set_what(conversion.span);
-    packets.finish();
+    packets->finish();
   }
-  record_packets(members_, packets.packet_times(), tag_of(label), label.direction, conversion.span);
+  record_packets(members_, packets->packet_times(), tag_of(label), label.direction,
+                 conversion.span);
+  packets.reset();
 }
 
 void ColumnExchange::copy_slice(const Rule& conversion, Queue& queue, const Columns& columns,
@@ -132,7 +174,7 @@ void ColumnExchange::copy_slice(const Rule& conversion, Queue& queue, const Colu
 }
 
 std::vector<MatrixView> ColumnExchange::packed_slices(Queue& queue, const Columns& columns,
-                                                      std::int64_t rows) {
+                                                      const Chunk& chunk, std::int64_t rows) {
   const PartGroup& group = *rank_.group;
   std::vector<MatrixView> slices;
   std::int64_t elements = 0;
@@ -143,7 +185,7 @@ std::vector<MatrixView> ColumnExchange::packed_slices(Queue& queue, const Column
     slices.push_back({nullptr, role == group.role() ? 0 : rows, count, stride, columns.dtype});
     elements += slices.back().rows * stride;
   }
-  Tensor& memory = memory_->packed[columns.dtype];
+  Tensor& memory = memory_->packed[columns.dtype][chunk.buffer];
   if (memory.cols() < elements) {
     memory = Tensor(rank_.backend, 1, elements, columns.dtype);
     // Copies don't write padding, which travels.
@@ -165,6 +207,12 @@ std::int64_t ColumnExchange::Columns::bytes_to_others(int role, int roles) const
   return bytes;
 }
 
+std::int64_t ColumnExchange::Columns::buffer_bytes(int role, int roles, std::int64_t share,
+                                                   bool at_once) const {
+  const std::int64_t rows = at_once ? share : std::min(2 * rows_in(*this, kBytesAtOnce), share);
+  return rows * bytes_to_others(role, roles);
+}
+
 std::int64_t ColumnExchange::bytes_to_columns(const Columns& columns) const {
   return shape_->rows.inner * columns.bytes_to_others(rank_.group->role(), rank_.group->roles());
 }
@@ -172,6 +220,11 @@ std::int64_t ColumnExchange::bytes_to_columns(const Columns& columns) const {
 std::int64_t ColumnExchange::bytes_to_rows(const Columns& columns) const {
   return (shape_->rows.part - shape_->rows.inner) *
          columns.slice_bytes(rank_.group->role(), rank_.group->roles());
+}
+
+std::int64_t ColumnExchange::buffer_bytes(const Columns& columns) const {
+  return columns.buffer_bytes(rank_.group->role(), rank_.group->roles(), shape_->rows.inner,
+                              sends_at_once());
 }
 
 }  // namespace atl

@@ -238,8 +238,7 @@ std::int64_t Network::group_buffer_bytes() const {
   for (const Pass* pass : {&training_, &evaluation_}) {
     for (const Operation& op : pass->program.operations) {
       if (op.rule->reach != Reach::kGroup) continue;
-      // To rows, as much comes in as is sent to columns.
-      most = std::max(most, group_exchange_->bytes_to_columns(
+      most = std::max(most, group_exchange_->buffer_bytes(
                                 ColumnExchange::columns_of(pass->program, op, options_.dtype)));
     }
   }

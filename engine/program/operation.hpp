@@ -269,11 +269,11 @@ struct Operation {
   int parameter = -1;
   int second_parameter = -1;
   // From the first one on, the rows that it reads of a parameter with a row per head, and the
-  // columns of what multiplies features of edges; 0: all.
+  // columns of what multiplies features of edges; negative: all.
   std::int64_t first_head = 0;
-  std::int64_t heads_read = 0;
+  std::int64_t heads_read = -1;
   std::int64_t first_column = 0;
-  std::int64_t columns_read = 0;
+  std::int64_t columns_read = -1;
   Messages messages = {};
   Attributes attributes = {};
   // Its value's rows have no gaps between them: an operator of relations reads them as rows of one.

@@ -95,15 +95,6 @@ class Sharding {
           "of its rows ('{}'); allowed are models without it, or --group-ranks 1",
           share_.ranks, layer, op.rule->name);
     }
-    if (!works_by_heads(op)) return;
-    const std::int64_t heads = heads_of(op);
-    if (heads % share_.ranks != 0) {
-      fail_option(
-          "--group-ranks {}: layer {} has {} head{} of attention, and the ranks of a group share "
-          "whole heads; allowed are --heads and --output-heads that are multiples of {}, or "
-          "--group-ranks 1",
-          share_.ranks, layer, heads, heads == 1 ? "" : "s", share_.ranks);
-    }
   }
 
   // Heads of attention whose columns it works on; 0: it is none.

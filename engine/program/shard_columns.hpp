@@ -23,7 +23,7 @@ struct ColumnShare {
 // conversion between them: the sums that do are chosen so that few columns are converted (from two
 // starts, all of them and none, one sum after another as long as that saves some; for chains this
 // is the least). Throws Error{kOption} for a program with operations that need more of neighbours'
-// rows, or of edges, than a slice, and for heads of attention that the ranks can't share evenly.
+// rows, or of edges, than a slice.
 void shard_columns(Program& program, ColumnShare share);
 
 }  // namespace atl

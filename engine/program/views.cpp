@@ -43,12 +43,12 @@ MatrixView flat(MatrixView m) {
 }
 
 MatrixView heads_read(const Operation& op, MatrixView all) {
-  if (op.heads_read == 0) return all;
+  if (op.heads_read < 0) return all;
   return all.rows_in({op.first_head, op.first_head + op.heads_read});
 }
 
 MatrixView columns_read(const Operation& op, MatrixView all) {
-  return op.columns_read == 0 ? all : all.columns_in(op.first_column, op.columns_read);
+  return op.columns_read < 0 ? all : all.columns_in(op.first_column, op.columns_read);
 }
 
 }  // namespace

@@ -54,17 +54,16 @@ GroupRanks parse_group_ranks(const std::string& text) {
 }
 
 RankMap rank_map(const GroupRanks& wish, Transport& transport) {
-  if (wish.by == GroupRanks::By::kAuto) {
-    fail_option(
-        "--group-ranks auto: it is decided by the rates of a machine, which a plan knows; allowed "
-        "here are whole numbers, host and all, or --plan with a plan of atoll plan");
-  }
   if (wish.by == GroupRanks::By::kHost) return rank_map(wish, hosts_of_ranks(transport));
   return rank_map(wish, std::vector<std::int64_t>(static_cast<std::size_t>(transport.size()), 0));
 }
 
 RankMap rank_map(const GroupRanks& wish, std::span<const std::int64_t> hosts) {
-  ATOLL_ASSERT(wish.by != GroupRanks::By::kAuto, "decided by a plan");
+  if (wish.by == GroupRanks::By::kAuto) {
+    fail_option(
+        "--group-ranks auto: it is decided by the rates of a machine, which a plan knows; allowed "
+        "here are whole numbers, host and all, or --plan with a plan of atoll plan");
+  }
   const int ranks = static_cast<int>(hosts.size());
   int each = wish.number;
   if (wish.by == GroupRanks::By::kAll) each = ranks;

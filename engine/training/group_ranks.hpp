@@ -26,7 +26,7 @@ GroupRanks parse_group_ranks(const std::string& text);
 // for auto, which a plan decides.
 // Collective.
 RankMap rank_map(const GroupRanks& wish, Transport& transport);
-// The same of ranks on these hosts, which has no other ranks to agree with; not for auto.
+// The same of ranks on these hosts, which has no other ranks to agree with.
 RankMap rank_map(const GroupRanks& wish, std::span<const std::int64_t> hosts);
 
 }  // namespace atl

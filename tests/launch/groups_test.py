@@ -48,7 +48,7 @@ class GroupsTest(OneFolderTest):
 
     def test_losses_are_those_of_other_groups(self):
         attention = ["--heads", "4", "--output-heads", "4"]
-        for model, heads in (("gcn", []), ("sage", []), ("gatv2", attention),
+        for model, heads in (("gcn", []), ("sage", []), ("gatv2", ["--heads", "4"]),
                              ("gat", [*attention, "--attention-dropout", "0.2",
                                       "--attention-norm", "symmetric"])):
             options = ["--model", model, *heads, "--epochs", "20"]
@@ -157,6 +157,28 @@ class GroupsTest(OneFolderTest):
         self.assertIn("--measured traced: the ranks of a part are 2, as in traced; allowed is one run "
                       "for each number", error)
 
+    def test_memory_is_that_of_groups(self):
+        def memory(*options):
+            return json.loads(self.succeed("info", "data/arxiv", "--norm", "batch", "--hidden", "64",
+                                           "--ranks", "4", *options, "--json"))["memory"]
+        alone = memory()
+        self.assertEqual((alone["ranks_per_part"], alone["cut"]), (1, False))
+        for group, parts in (("2", 2), ("all", 1)):
+            self.succeed("partition", "data/arxiv", "--parts", str(parts))
+            together = memory("--group-ranks", group)
+            self.assertEqual((together["ranks_per_part"], together["cut"]), (4 // parts, True))
+            ranks = together["ranks"]
+            self.assertEqual(sum(rank["nodes"] for rank in ranks), 1200)
+            # Both ranks of a part have its edges, and messages for its halo rows.
+            self.assertEqual(ranks[0]["graph_bytes"], ranks[1]["graph_bytes"])
+            self.assertEqual(ranks[0]["halo"], ranks[1]["halo"])
+            self.assertEqual(ranks[0]["halo"] == 0, group == "all")
+        for group, words in (("3", "4 ranks can't be divided"), ("host", "nothing is known of hosts"),
+                             ("auto", "which a plan knows")):
+            self.assertIn(f"--group-ranks {group}: ", error := self.refuse(
+                "info", "data/arxiv", "--ranks", "4", "--group-ranks", group))
+            self.assertIn(words, error)
+
     def test_modes_are_compared(self):
         result = run(["bench", "data/arxiv", "--hidden", "32", "--warmup", "1", "--epochs", "2",
                       "--group-ranks", "2", "--compare", "vanilla,exact,4", "--json"], self.folder,
@@ -170,8 +192,6 @@ class GroupsTest(OneFolderTest):
         for options, words in (
                 (["--group-ranks", "3"], ["--group-ranks 3", "4 ranks", "1, 2, 4"]),
                 (["--group-ranks", "no"], ["--group-ranks no", "host", "all"]),
-                (["--group-ranks", "2", "--model", "gatv2", "--heads", "2"],
-                 ["--group-ranks 2: layer 2", "--output-heads"]),
                 (["--group-ranks", "2", "--recompute", "all"], ["--recompute all"]),
                 (["--group-ranks", "host", "--arrival", "on"], ["--group-ranks host", "--arrival on"])):
             error = self.refuse(*TRAIN, *options, "--epochs", "1", "--ranks", "4", "--transport",

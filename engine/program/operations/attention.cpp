@@ -198,6 +198,7 @@ void lower_edge_scores(const Views& views, Requests& requests) {
 
 void lower_edge_scores_gradient(const Views& views, Requests& requests) {
   const MatrixView gradient = views.edge_gradient(views.op().parameter);
+  if (gradient.cols == 0) return;  // no head of it is this rank's
   for_edges(views, views.whole(views.input(0)), [&](ConstMatrixView x, MatrixView coefficients) {
     // The gradients of scores lie behind the coefficients themselves.
     const ConstMatrixView slopes = coefficients.columns_in(gradient.cols, gradient.cols);
