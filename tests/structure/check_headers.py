@@ -2,7 +2,7 @@
 """Checks that every header compiles alone: with the flags that the build uses for a source of the
 same folder, an empty file that includes only this header must pass the compiler's syntax check.
 Headers of which each includes all that the one before it does are checked by one run of the
-compiler. Headers of parts that this build lacks (NCCL, CUDA) are named as skipped; what the tests'
+compiler. Headers of parts that this build lacks (NCCL, CUDA, Python) are named as skipped; what the tests'
 emulation stands in for is compiled against that.
 Usage: check_headers.py ROOT BUILD_FOLDER (which holds compile_commands.json)"""
 
@@ -22,6 +22,7 @@ PARTS = {
     "NCCL": (("nccl",), "ATOLL_NCCL_OF_BUILD"),
     "the CUDA toolkit": (("cuda", "cublas", "cusparse", "nvtx3/", "driver_types", "library_types",
                           "vector_types"), "atoll_kernels_cuda.dir/"),
+    "the Python package": (("nanobind/",), "_engine.dir/"),
 }
 EMULATION = "tests/support/cuda_emulation/include"
 LASTING = ("-I", "-isystem", "-D", "-std", "-W", "-f", "-m")
