@@ -2,8 +2,8 @@
 """Checks that every header compiles alone: with the flags that the build uses for a source of the
 same folder, an empty file that includes only this header must pass the compiler's syntax check.
 Headers of which each includes all that the one before it does are checked by one run of the
-compiler. Headers of parts that this build lacks (NCCL, CUDA, Python) are named as skipped; what the tests'
-emulation stands in for is compiled against that.
+compiler. Headers of parts that this build lacks (NCCL, CUDA, Python) are named as skipped; what the
+tests' emulation stands in for is compiled against that.
 Usage: check_headers.py ROOT BUILD_FOLDER (which holds compile_commands.json)"""
 
 import concurrent.futures
