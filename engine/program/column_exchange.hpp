@@ -33,7 +33,7 @@ class ColumnExchange {
     }
     // Those of the slices of all other roles.
     std::int64_t bytes_to_others(int role, int roles) const;
-    // Of buffers for conversions of so many rows of a share, all of them at once or not.
+    // The memory of packets where a share has so many rows, all of them packed at once or not.
     std::int64_t buffer_bytes(int role, int roles, std::int64_t share, bool at_once) const;
   };
   // Those of kToColumns or kToRows.
