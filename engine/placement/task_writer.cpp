@@ -121,7 +121,6 @@ void TaskWriter::convert(const ConversionCost& conversion, const PhasePlace& pla
     arriving_shares_.assign(static_cast<std::size_t>(roles), {});
     for (int from = first; from < first + roles; ++from) {
       const TaskId copied = last_[static_cast<std::size_t>(from)];
-      cut(from);
       for (int to = first; to < first + roles; ++to) {
         packet.bytes = from == to ? 0 : conversion.bytes(map_, from, to);
         if (packet.bytes == 0) continue;
@@ -129,11 +128,14 @@ void TaskWriter::convert(const ConversionCost& conversion, const PhasePlace& pla
         packet.destination = to;
         arriving_shares_[static_cast<std::size_t>(to - first)].push_back(
             graph_.add(packet, std::span(&copied, 1)));
+        cut(from);
       }
     }
     for (int role = 0; role < roles; ++role) {
+      // A rank without columns may send and get nothing: the next conversion is behind this one.
       const std::vector<TaskId>& shares = arriving_shares_[static_cast<std::size_t>(role)];
-      if (!shares.empty()) compute(first + role, place, 0, shares);
+      const bool sent = last_[static_cast<std::size_t>(first + role)] < 0;
+      if (sent || !shares.empty()) compute(first + role, place, 0, shares);
     }
   }
 }

@@ -121,8 +121,8 @@ class CountedViews final : public Views {
     const std::int64_t columns = feature_columns();
     const DType wide = parameter_dtype(dtype());
     return {counted<const float>(rows().edges * columns),
-            counted<const float>(rows().inner * columns), counted(rows().edges, columns, wide),
-            counted(rows().inner, columns, wide)};
+            counted<const float>(rows().of_part() * columns), counted(rows().edges, columns, wide),
+            counted(rows().of_part(), columns, wide)};
   }
   // As far as is known, types have equally many nodes.
   const NodeTypeRows& node_types() const override {

@@ -339,17 +339,38 @@ TEST_F(BestGroups, AreReadAsTheyWereWritten) {
               HasSubstr("field 'group_ranks' is 3; allowed are divisors of the 4 ranks"));
 }
 
-TEST_F(BestGroups, NeedAModelThatCanBeShared) {
+// The rank that has more heads decides.
+TEST_F(BestGroups, KnowThatHeadsAreNotDividedEvenly) {
   const Topology topology = small_topology(1, 4, 1e9);
-  ModelConfig attention = model_;
-  attention.kind = "gat";
-  attention.hidden = 240;
-  attention.heads = 3;
-  const Error error = thrown_error([&] {
-    GroupPlans(topology, attention, 2, {{{"made", {}, make_parts(2)}}, {32}, {}, 32, {}});
-  });
-  EXPECT_EQ(error.kind(), ErrorKind::kOption);
-  EXPECT_THAT(error.what(), HasSubstr("--group-ranks 2"));
+  const auto seconds = [&](int heads) {
+    ModelConfig attention = model_;
+    attention.kind = "gat";
+    attention.hidden = 240;
+    attention.heads = attention.output_heads = heads;
+    GroupPlans plans(topology, attention, 2, {{{"made", {}, make_parts(2)}}, {32}, {}, 32, {}});
+    plans.search({});
+    return plans.found().cost.seconds;
+  };
+  EXPECT_GT(seconds(3), seconds(4));
+}
+
+// A rank without a head converts nothing, and the last layer has one head.
+TEST_F(BestGroups, KnowRanksWithoutHeads) {
+  const Topology topology = small_topology(1, 4, 1e9);
+  for (const char* kind : {"gat", "gatv2", "dot", "bilinear"}) {
+    for (const int size : {2, 4}) {
+      ModelConfig attention = model_;
+      attention.kind = kind;
+      attention.heads = 3;
+      attention.hidden = 24;
+      attention.edge_scores = kind[0] == 'g';
+      attention.edge_features = attention.edge_scores ? 5 : 0;
+      GroupPlans plans(topology, attention, size,
+                       {{{"made", {}, make_parts(4 / size)}}, {32}, {}, 32, {}});
+      plans.search({});
+      EXPECT_GT(plans.found().cost.seconds, 0) << kind << size;
+    }
+  }
 }
 
 }  // namespace

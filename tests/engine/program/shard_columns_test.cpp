@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "engine/exchange/rank_map.hpp"
 #include "engine/models/model.hpp"
 #include "engine/program/operations/rules.hpp"
@@ -106,6 +107,39 @@ TEST(ShardColumns, AttentionHasWholeHeads) {
   // Rows of z and sums of their neighbours, of each of two layers, and the gradients of both.
   EXPECT_EQ(conversions(config, Pass::kEvaluation), std::pair(2, 2));
   EXPECT_EQ(conversions(config, Pass::kTraining), std::pair(4, 4));
+}
+
+TEST(ShardColumns, HeadsThatCannotBeDividedEvenlyAreThoseOfTheFirstRanks) {
+  for (const int role : {0, 1, 2}) {
+    ModelConfig config = sharded_model("gat", 3, role);
+    config.heads = 2;
+    const Program program = model_program(config, Pass::kTraining);
+    int layers = 0;
+    for (const Operation& op : program.operations) {
+      if (!op.is(rules::kAttend)) continue;
+      const int heads = layers++ == 0 ? 2 : 1;
+      EXPECT_EQ(op.heads_read, role < heads ? 1 : 0);
+      EXPECT_EQ(op.columns, role < heads ? (heads == 2 ? 12 : 4) : 0);
+    }
+    EXPECT_EQ(layers, 2);
+  }
+}
+
+TEST(ShardColumns, RefuseOperationsThatMayNeedMoreThanASlice) {
+  Rule own = rules::kAggregate;
+  own.name = "sum of my own";
+  Program program;
+  program.scopes.emplace_back();
+  program.append_unchanged({.rule = &rules::kFeatures, .columns = 12});
+  program.append_unchanged({.rule = &own, .inputs = {0}, .columns = 12});
+  try {
+    shard_columns(program, {0, 2});
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kOption);
+    EXPECT_NE(std::string(error.what()).find("--group-ranks 2: layer"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("('sum of my own')"), std::string::npos);
+  }
 }
 
 // Each rank reads the columns of the weight that its own columns need.
