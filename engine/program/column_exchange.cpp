@@ -9,7 +9,7 @@ namespace atl {
 namespace {
 
 // How many rows of a share are converted together.
-std::int64_t rows_in(const ColumnExchange::Columns& columns, std::int64_t bytes) {
+std::int64_t rows_at_once(const ColumnExchange::Columns& columns, std::int64_t bytes) {
   return std::max<std::int64_t>(bytes / (bytes_of(columns.dtype) * columns.all), 1);
 }
 
@@ -54,7 +54,7 @@ std::vector<ColumnExchange::Chunk> ColumnExchange::chunks_of(const Columns& colu
   const int roles = rank_.group->roles();
   const std::int64_t share = (of_part.size() + roles - 1) / roles;
   const std::int64_t each =
-      sends_at_once() ? std::max<std::int64_t>(share, 1) : rows_in(columns, bytes_at_once_);
+      sends_at_once() ? std::max<std::int64_t>(share, 1) : rows_at_once(columns, bytes_at_once_);
   std::vector<Chunk> chunks;
   do {
     const std::int64_t first = std::ssize(chunks) * each;
@@ -209,7 +209,8 @@ std::int64_t ColumnExchange::Columns::bytes_to_others(int role, int roles) const
 
 std::int64_t ColumnExchange::Columns::buffer_bytes(int role, int roles, std::int64_t share,
                                                    bool at_once) const {
-  const std::int64_t rows = at_once ? share : std::min(2 * rows_in(*this, kBytesAtOnce), share);
+  const std::int64_t rows =
+      at_once ? share : std::min(2 * rows_at_once(*this, kBytesAtOnce), share);
   return rows * bytes_to_others(role, roles);
 }
 
