@@ -1,4 +1,5 @@
 // Wire operations: gathered rows, quantized messages. Compiled without contraction to FMA.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -22,6 +23,9 @@ constexpr std::size_t kStreamedBytes = std::size_t{16} << 20;
 // Elements of one chunk of rows: far more than what is fetched ahead, which may be another
 // thread's.
 constexpr std::int64_t kChunkElements = 32768;
+// Columns whose places, of 16 bits each, are held and added up in words.
+constexpr std::int64_t kKeptPlaces = 1024;
+static_assert(kKeptPlaces * 0xFFFF <= std::numeric_limits<std::int32_t>::max());
 
 // --- packing ------------------------------------------------------------------------------------
 
@@ -56,23 +60,35 @@ ATOLL_INLINE inline QuantizerLevels nearest_levels(const T* x, float scale, std:
   const float zero = to_float(range.zero);
   const float step = to_float(step_of(range, 16));
   if (step > 0) {
-    const auto place = [&](std::int64_t j)
-                           ATOLL_INLINE { return nearest_place(load(x, j) * scale, zero, step); };
-    std::int64_t sum = 0;
+    // Those of most rows are all kept, so that each is divided once.
+    std::int32_t places[kKeptPlaces];
+    const auto divide = [&](std::int64_t first, std::int64_t count) ATOLL_INLINE {
+      std::int32_t sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (std::int64_t j = 0; j < cols; ++j) sum += place(j);
-    sums.sum = sum;
-    const auto mean = static_cast<std::int32_t>(sums.mean());
-    std::int64_t above = 0;
-    std::int64_t sum_above = 0;
-#pragma omp simd reduction(+ : above, sum_above)
-    for (std::int64_t j = 0; j < cols; ++j) {
-      const std::int32_t p = place(j);
-      above += p > mean ? 1 : 0;
-      sum_above += p > mean ? p : 0;
+      for (std::int64_t j = 0; j < count; ++j) {
+        places[j] = nearest_place(load(x, first + j) * scale, zero, step);
+        sum += places[j];
+      }
+      return sum;
+    };
+    for (std::int64_t first = 0; first < cols; first += kKeptPlaces) {
+      sums.sum += divide(first, std::min(kKeptPlaces, cols - first));
     }
-    sums.above = above;
-    sums.sum_above = sum_above;
+    const auto mean = static_cast<std::int32_t>(sums.mean());
+    for (std::int64_t first = 0; first < cols; first += kKeptPlaces) {
+      const std::int64_t count = std::min(kKeptPlaces, cols - first);
+      if (cols > kKeptPlaces) divide(first, count);
+      std::int32_t above = 0;
+      std::int32_t sum_above = 0;
+#pragma omp simd reduction(+ : above, sum_above)
+      for (std::int64_t j = 0; j < count; ++j) {
+        const std::int32_t p = places[j];
+        above += p > mean ? 1 : 0;
+        sum_above += p > mean ? p : 0;
+      }
+      sums.above += above;
+      sums.sum_above += sum_above;
+    }
   }
   return nearest_levels(range, bits, sums);
 }
@@ -107,28 +123,6 @@ ATOLL_INLINE inline float round_tile(const Tile& tile, float zero, float step,
   return sum;
 }
 
-// Codes of a tile as they stand in messages of kBits bits; returns the sum of f (1 - f).
-template <int kBits>
-ATOLL_INLINE inline float quantize_tile(Isa isa, const Tile& tile, float zero, float step,
-                                        std::byte* packed) {
-  if constexpr (kBits == 16) {
-    std::uint16_t codes[kWireTile];
-    const float sum = round_tile(tile, zero, step, codes);
-    std::memcpy(packed, codes, sizeof(codes));
-    return sum;
-  } else {
-    std::uint8_t codes[kWireTile];
-    const float sum = round_to_codes(isa, tile.values, tile.noise, tile.units * kWireUnit, zero,
-                                     step, (1 << kBits) - 1, codes);
-    if constexpr (kBits < 8) {
-      pack_units<kBits>(codes, tile.units, packed);
-    } else {
-      std::memcpy(packed, codes, sizeof(codes));
-    }
-    return sum;
-  }
-}
-
 // The common part of the messages of one row.
 struct RowMessages {
   std::span<const std::int64_t> offset;
@@ -139,7 +133,34 @@ struct RowMessages {
   bool nearest;
   const std::byte* as_stored;  // the row, if it is sent as it is
   bool streamed;               // past the caches at 32 bits
+  bool compares = false;       // at 1 bit, to the nearest, by compare_to_codes()
 };
+
+// Codes of a tile as they stand in messages of kBits bits; returns the sum of f (1 - f).
+template <int kBits>
+ATOLL_INLINE inline float quantize_tile(const RowMessages& row, const Tile& tile, float zero,
+                                        float step, std::byte* packed) {
+  if (kBits == 1 && row.compares) {
+    compare_to_codes(row.isa, tile.values, tile.units * kWireUnit, zero, step / 2, packed);
+    return 0;
+  }
+  if constexpr (kBits == 16) {
+    std::uint16_t codes[kWireTile];
+    const float sum = round_tile(tile, zero, step, codes);
+    std::memcpy(packed, codes, sizeof(codes));
+    return sum;
+  } else {
+    std::uint8_t codes[kWireTile];
+    const float sum = round_to_codes(row.isa, tile.values, tile.noise, tile.units * kWireUnit, zero,
+                                     step, (1 << kBits) - 1, codes);
+    if constexpr (kBits < 8) {
+      pack_units<kBits>(codes, tile.units, packed);
+    } else {
+      std::memcpy(packed, codes, sizeof(codes));
+    }
+    return sum;
+  }
+}
 
 // The tile as it is stored in matrices of T: where it is, or in `packed`.
 template <typename T>
@@ -172,7 +193,7 @@ ATOLL_INLINE inline float send_tile(const RowMessages& row, const Tile& tile, fl
     start = tile.first * static_cast<std::int64_t>(sizeof(T));
     bytes = static_cast<std::size_t>(tile.count) * sizeof(T);
   } else if (step > 0) {
-    sum = quantize_tile<kBits>(row.isa, tile, zero, step, packed);
+    sum = quantize_tile<kBits>(row, tile, zero, step, packed);
   } else {
     std::memset(packed, 0, bytes);
   }
@@ -217,7 +238,7 @@ constexpr std::size_t index_of(unsigned bits) {
 template <typename T>
 ATOLL_INLINE inline QuantizerRange pack_row(const T* x, float scale, std::int64_t cols,
                                             const RandomKey& key, std::uint64_t node,
-                                            const RowMessages& row) {
+                                            RowMessages row) {
   const QuantizerRange range = range_of_row(x, scale, cols);
   QuantizerLevels levels{range.zero, {}};
   float highest = std::numeric_limits<float>::max();
@@ -225,6 +246,8 @@ ATOLL_INLINE inline QuantizerRange pack_row(const T* x, float scale, std::int64_
     levels = nearest_levels(x, scale, cols, range, row.bits[0]);
     highest =
         to_float(levels.zero) + static_cast<float>((1 << row.bits[0]) - 1) * to_float(levels.step);
+    // Rows whose numbers are too coarse for the step have no code 1 for their highest ones.
+    row.compares = row.bits[0] == 1 && highest - to_float(levels.zero) > to_float(levels.step) / 2;
   }
   const float zero = to_float(levels.zero);
   std::array<Width, kWireBits.size()> widths{};
@@ -246,7 +269,7 @@ ATOLL_INLINE inline QuantizerRange pack_row(const T* x, float scale, std::int64_
     } else {
       tile.count = std::min(kWireTile, cols - tile.first);
     }
-    if (noisy && row.nearest) {
+    if (noisy && row.nearest && !row.compares) {
       // std::min and std::max would be calls by reference, which are not vectorised here.
 #pragma omp simd
       for (std::int64_t j = 0; j < tile.units * kWireUnit; ++j) {
@@ -254,7 +277,7 @@ ATOLL_INLINE inline QuantizerRange pack_row(const T* x, float scale, std::int64_
         tile.values[j] = highest < value ? highest : value;
         tile.noise[j] = 0.5F;
       }
-    } else if (noisy) {
+    } else if (noisy && !row.nearest) {
       draw_noise(row.isa, key, node, tile.first, tile.count, tile.noise);
     }
     send_tile<T>(row, tile, zero, widths, std::make_index_sequence<kWireBits.size()>{});
@@ -340,6 +363,11 @@ ATOLL_INLINE inline void dequantize_row(const Unpacking& how, const std::byte* m
     } else if constexpr (kBits == 8) {
       const auto* codes = reinterpret_cast<const std::uint8_t*>(packed);
       dequantize_codes(how.isa, codes, count, zero, step, to);
+    } else if constexpr (kBits == 1 && std::is_same_v<T, float>) {
+      std::byte bits[kWireTile / 8] = {};
+      std::memcpy(bits, packed, tile_bytes(1, count));
+      choose_by_codes(how.isa, bits, (count + 15) / 16 * 16, zero, step + zero, values);
+      if (how.adds == 0) std::memcpy(to, values, static_cast<std::size_t>(count) * sizeof(T));
     } else {
       std::uint8_t codes[kWireTile];
       unpack_tile<kBits>(packed, count, codes);
@@ -411,6 +439,59 @@ void kernel(CpuBackend& backend, Queue&, const kernels::QuantizeRows& call) {
       }
     });
     if (streamed) finish_copies();
+    lower(trace.bad[0], bad);
+  });
+}
+
+// Row by row, each in the first cache from when it is read until what is kept of it is written.
+void kernel(CpuBackend& backend, Queue&, const kernels::QuantizeResiduals& call) {
+  const auto& [x, rows, scale, sign, kept, residuals, wanted, list, rounding, packets, trace] =
+      call;
+  const std::int64_t cols = x.cols;
+  const Unpacking unpacking{backend.isa(), false, -sign};
+  backend.for_rows(kept.rows, cols, kChunkElements, [&](RowRange range) {
+    std::int64_t bad = std::numeric_limits<std::int64_t>::max();
+    run_vectorised(backend.isa(), x.dtype, [&]<typename T>(T) ATOLL_INLINE {
+      const Prefetcher<T> prefetcher(x, rows);
+      auto k =
+          std::ranges::lower_bound(list.rows, LocalId{static_cast<std::int32_t>(range.begin)}) -
+          list.rows.begin();
+      for (std::int64_t m = range.begin; m < range.end; ++m) {
+        prefetcher.before(m);
+        const bool sent = k < std::ssize(list.rows) && to_index(list.rows[k]) == m;
+        if (!sent && !wanted && sign < 0) continue;
+        const std::int64_t row = to_index(rows[m]);
+        const T* const from = x.row<T>(row);
+        const float factor = scale.empty() ? 1.0F : scale[row];
+        T* __restrict const held = kept.row<T>(m);
+        // Where nobody wants them, all of a thread's are made in one place.
+        T* __restrict const residual = residuals.row<T>(wanted ? m : range.begin);
+#pragma omp simd
+        for (std::int64_t j = 0; j < cols; ++j) store(residual, j, factor * load(from, j));
+        const auto weight = static_cast<float>(sign);
+#pragma omp simd
+        for (std::int64_t j = 0; j < cols; ++j) {
+          store(residual, j, load(residual, j) + weight * load(held, j));
+        }
+        if (sign > 0) std::memcpy(held, residual, static_cast<std::size_t>(cols) * sizeof(T));
+        if (!sent) continue;
+        const auto place = static_cast<std::size_t>(k);
+        const RowMessages messages{list.offset.subspan(place, 1),
+                                   list.bits.subspan(place, 1),
+                                   trace.variance.subspan(place, 1),
+                                   packets.data(),
+                                   backend.isa(),
+                                   true,
+                                   reinterpret_cast<const std::byte*>(residual),
+                                   false};
+        const QuantizerRange found = pack_row(residual, 1.0F, cols, {}, 0, messages);
+        trace.range[k] = found.range;
+        if (found.bad) bad = std::min<std::int64_t>(bad, k);
+        dequantize_row(unpacking, list.bits[k], packets.data() + list.offset[k], cols, held,
+                       std::make_index_sequence<kWireBits.size()>{});
+        ++k;
+      }
+    });
     lower(trace.bad[0], bad);
   });
 }

@@ -34,6 +34,19 @@ inline void narrow(const Integers (&codes)[4], std::uint8_t* bytes) {
 #endif
 }
 
+// A bit for each lane of a that is above that of b.
+inline unsigned lanes_above(const Floats& a, const Floats& b) {
+#if defined(__x86_64__)
+  return static_cast<unsigned>(
+      _mm_movemask_ps(_mm_cmpgt_ps(reinterpret_cast<__m128>(a), reinterpret_cast<__m128>(b))));
+#else
+  unsigned bits = 0;
+  for (int k = 0; k < 4; ++k)
+    bits |= static_cast<unsigned>(a[k] > b[k]) << static_cast<unsigned>(k);
+  return bits;
+#endif
+}
+
 #if defined(__x86_64__)
 inline Integers widen(const std::uint8_t* codes) {
   std::int32_t four;
@@ -90,6 +103,11 @@ ATOLL_WIRE_TARGET inline void narrow(const Integers (&codes)[4], std::uint8_t* b
   std::memcpy(bytes, &joined, sizeof(joined));
 }
 
+ATOLL_WIRE_TARGET inline unsigned lanes_above(const Floats& a, const Floats& b) {
+  return static_cast<unsigned>(_mm256_movemask_ps(
+      _mm256_cmp_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b), _CMP_GT_OQ)));
+}
+
 ATOLL_WIRE_TARGET inline Integers widen(const std::uint8_t* codes) {
   return reinterpret_cast<Integers>(
       _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes))));
@@ -128,6 +146,10 @@ ATOLL_WIRE_TARGET inline void narrow(const Integers (&codes)[4], std::uint8_t* b
   const __m512i joined =
       _mm512_maskz_permutexvar_epi32(0xFFFF, order, _mm512_packus_epi16(first, second));
   std::memcpy(bytes, &joined, sizeof(joined));
+}
+
+ATOLL_WIRE_TARGET inline unsigned lanes_above(const Floats& a, const Floats& b) {
+  return _mm512_cmp_ps_mask(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b), _CMP_GT_OQ);
 }
 
 ATOLL_WIRE_TARGET inline Integers widen(const std::uint8_t* codes) {
@@ -183,6 +205,24 @@ float round_to_codes(Isa isa, const float* values, const float* noise, std::int6
   if (isa == Isa::kAvx2) return avx2::round_columns(values, noise, count, zero, step, top, codes);
 #endif
   return baseline::round_columns(values, noise, count, zero, step, top, codes);
+}
+
+void compare_to_codes(Isa isa, const float* values, std::int64_t count, float zero, float half,
+                      std::byte* packed) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return avx512::compare_columns(values, count, zero, half, packed);
+  if (isa == Isa::kAvx2) return avx2::compare_columns(values, count, zero, half, packed);
+#endif
+  baseline::compare_columns(values, count, zero, half, packed);
+}
+
+void choose_by_codes(Isa isa, const std::byte* packed, std::int64_t count, float low, float high,
+                     float* y) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return avx512::choose_columns(packed, count, low, high, y);
+  if (isa == Isa::kAvx2) return avx2::choose_columns(packed, count, low, high, y);
+#endif
+  baseline::choose_columns(packed, count, low, high, y);
 }
 
 void copy_past_caches(void* to, const void* from, std::size_t bytes) {

@@ -25,6 +25,16 @@ void draw_noise(Isa isa, const RandomKey& key, std::uint64_t row, std::int64_t f
 float round_to_codes(Isa isa, const float* values, const float* noise, std::int64_t count,
                      float zero, float step, std::int32_t top, std::uint8_t* codes);
 
+// The same at one bit, packed, where noise is 1/2 and half = step / 2: (value - zero) / step is
+// above 1/2 where value - zero is above that, because no number lies between that far from a
+// neighbour.
+void compare_to_codes(Isa isa, const float* values, std::int64_t count, float zero, float half,
+                      std::byte* packed);
+
+// y[j] = high where bit j of `packed` is set, else low, for `count` bits, a multiple of 16.
+void choose_by_codes(Isa isa, const std::byte* packed, std::int64_t count, float low, float high,
+                     float* y);
+
 // memcpy that leaves nothing in the caches and reads no line of `to` that it fills. Another thread
 // sees it after finish_copies() of this one.
 void copy_past_caches(void* to, const void* from, std::size_t bytes);

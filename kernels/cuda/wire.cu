@@ -422,4 +422,8 @@ void kernel(CudaBackend& backend, Queue& queue, const kernels::DequantizeRows& c
   });
 }
 
+void kernel(CudaBackend& backend, Queue& queue, const kernels::QuantizeResiduals& call) {
+  call.in_steps([&](const auto& step) { kernel(backend, queue, step); });
+}
+
 }  // namespace atl::cuda

@@ -43,9 +43,9 @@ using DeviceOperations =
     Types<Spmm, Attend, AttendBackwardTargets, AttendBackwardSources, AggregateEdges,
           AggregateEdgesBackwardSources, AggregateEdgesBackwardTerms, HeadDots, HeadDotsBackward,
           HeadMean, HeadMeanBackward, PairDots, PairProducts, Pool, PoolBackwardTargets,
-          PoolBackwardSources, PoolSlope, GatherRows, QuantizeRows, DequantizeRows, FillZero,
-          Convert, ApplyEpilogue, Gemm, Combine, Scale, Dot, Maximum, MaximumBackward,
-          ActivationBackward, ColumnSums, BatchNormMoments, BatchNormGradientSums,
+          PoolBackwardSources, PoolSlope, GatherRows, QuantizeRows, DequantizeRows,
+          QuantizeResiduals, FillZero, Convert, ApplyEpilogue, Gemm, Combine, Scale, Dot, Maximum,
+          MaximumBackward, ActivationBackward, ColumnSums, BatchNormMoments, BatchNormGradientSums,
           BatchNormBackward, LayerNorm, LayerNormBackward, SoftmaxCrossEntropy, SigmoidCrossEntropy,
           ErrorLoss, CountCorrect, CountMultiLabel, AdamStep>;
 

@@ -6,6 +6,7 @@
 
 #include "kernels/checks.hpp"
 #include "kernels/operation_work.hpp"
+#include "kernels/operations/dense.hpp"
 
 namespace atl::kernels {
 
@@ -86,6 +87,62 @@ struct DequantizeRows {
     work.no_reuse_bytes += held;
     return work;
   }
+};
+
+// Packs, to the nearest code, what rows have moved by since they were sent (sign -1) or, with what
+// earlier messages have lost of them (+1). For each of M messages, with v and its terms rounded in
+// the type of x, f32 or bf16:
+//   v = x[rows[m]] * scale[rows[m]] + sign kept[m]
+//   kept[m] = kept[m] + Q(v) with sign -1, v - Q(v) with +1
+// where Q(v) is what dequantize_rows makes of the message, 0 of one that isn't in `list`: messages
+// of one row each, those of `residuals`, ascending. x [N, F], kept and residuals [M, F]. v is left
+// in `residuals` if `residuals_wanted`; else what they hold afterwards means nothing.
+struct QuantizeResiduals {
+  static constexpr const char* kName = "quantize_residuals";
+  ConstMatrixView x;
+  std::span<const LocalId> rows;
+  std::span<const float> scale;
+  int sign = -1;
+  MatrixView kept;
+  MatrixView residuals;
+  bool residuals_wanted = false;
+  PackList list;
+  RoundingSpec rounding;
+  std::span<std::byte> packets;
+  PackTrace trace;
+
+  bool empty() const { return kept.empty(); }
+  void check(const BackendTraits& backend) const {
+    gathering().check(backend);
+    check_shape(backend, kept, length(rows), x.cols, x.dtype, "quantize_residuals kept");
+    check_disjoint(kept, x, "quantize_residuals kept and x");
+    check_disjoint(kept, residuals, "quantize_residuals kept and residuals");
+    packing().check(backend);
+    check_length(length(list.rows), length(list.bits), "quantize_residuals rows");
+    ATOLL_ASSERT(sign == -1 || sign == 1, "quantize_residuals sign {}", sign);
+    ATOLL_ASSERT(rounding.nearest, "quantize_residuals to random codes");
+  }
+  SpanWork work(bool) const {
+    SpanWork work = streaming_work({kept, kept, kept});  // x is read as well
+    if (residuals_wanted) work.bytes += streaming_work({residuals}).bytes;
+    work.bytes += static_cast<double>(packets.size());
+    work.no_reuse_bytes = work.bytes;
+    return work;
+  }
+  // The operations that give the same, one after the other.
+  template <typename Compute>
+  void in_steps(const Compute& compute) const {
+    compute(gathering());
+    compute(Combine{1, residuals, static_cast<float>(sign), kept, residuals});
+    if (!packing().empty()) compute(packing());
+    if (sign > 0) compute(Convert{residuals, kept});
+    const DequantizeRows unpacking{packets, {list.rows, list.offset, list.bits}, kept, -sign};
+    if (!unpacking.empty()) compute(unpacking);
+  }
+
+ private:
+  GatherRows gathering() const { return {x, rows, scale, residuals}; }
+  QuantizeRows packing() const { return {residuals, list, {}, rounding, packets, trace}; }
 };
 
 }  // namespace atl::kernels

@@ -265,4 +265,8 @@ void kernel(ReferenceBackend&, Queue&, const kernels::DequantizeRows& call) {
   });
 }
 
+void kernel(ReferenceBackend& backend, Queue& queue, const kernels::QuantizeResiduals& call) {
+  call.in_steps([&](const auto& step) { kernel(backend, queue, step); });
+}
+
 }  // namespace atl

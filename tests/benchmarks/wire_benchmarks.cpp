@@ -40,7 +40,7 @@ std::span<std::byte> make_packets(Bench& bench, const Messages& messages) {
 
 // Packs what `messages` says; the returned function does it again.
 std::function<void()> packing(Bench& bench, const Messages& messages, DType dtype,
-                              std::span<std::byte> packets) {
+                              std::span<std::byte> packets, bool nearest = false) {
   const ConstMatrixView x = bench.matrix(messages.rows, kColumns, dtype);
   std::vector<GlobalId> ids;
   for (std::int64_t k = 0; k < messages.rows; ++k) ids.push_back(GlobalId{k});
@@ -49,6 +49,7 @@ std::function<void()> packing(Bench& bench, const Messages& messages, DType dtyp
   RoundingSpec rounding;
   rounding.key = {1, RandomStream::kRoundForward, 0, 0};
   rounding.row_ids = bench.upload(ids);
+  rounding.nearest = nearest;
   const auto range = bench.upload(std::vector<float>(messages.sources.size()));
   const auto variance = bench.upload(std::vector<float>(messages.bits.size()));
   const auto bad = bench.upload(std::vector<std::int64_t>{messages.rows});
@@ -62,15 +63,16 @@ double row_bytes(std::size_t rows, DType dtype) {
   return static_cast<double>(rows) * static_cast<double>(kColumns * bytes_of(dtype));
 }
 
-Case pack(Bench& bench, const std::vector<int>& receivers, DType dtype) {
+Case pack(Bench& bench, const std::vector<int>& receivers, DType dtype, bool nearest = false) {
   const Messages messages(bench.scaled(1'000'000), receivers, dtype);
   Case made;
-  made.run = packing(bench, messages, dtype, make_packets(bench, messages));
+  made.run = packing(bench, messages, dtype, make_packets(bench, messages), nearest);
   made.no_reuse_bytes = made.compulsory_bytes = row_bytes(messages.sources.size(), dtype);
   return made;
 }
 
-Case unpack(Bench& bench, int width, DType dtype) {
+// adds: the messages, to the rows that are there.
+Case unpack(Bench& bench, int width, DType dtype, bool adds = false) {
   const Messages messages(bench.scaled(1'000'000), {width}, dtype);
   const std::span<std::byte> packets = make_packets(bench, messages);
   packing(bench, messages, dtype, packets)();
@@ -80,10 +82,11 @@ Case unpack(Bench& bench, int width, DType dtype) {
   const MatrixView y = bench.matrix(rows, kColumns, dtype);
   Case made;
   made.run = [=, &bench] {
-    bench.backend().run(bench.queue(), kernels::DequantizeRows{packets, list, y});
+    bench.backend().run(bench.queue(), kernels::DequantizeRows{packets, list, y, adds ? 1 : 0});
   };
-  made.no_reuse_bytes = made.compulsory_bytes = row_bytes(messages.targets.size(), dtype);
-  if (width >= 16) {  // else too far from what was packed
+  made.no_reuse_bytes = made.compulsory_bytes =
+      row_bytes((adds ? 2 : 1) * messages.targets.size(), dtype);
+  if (width >= 16 && !adds) {  // else too far from what was packed
     made.checked = element(y, rows - 1, 0);
     made.expected = Bench::value(to_index(messages.sources.back()) * kColumns);
   }
@@ -118,6 +121,12 @@ std::vector<Benchmark> wire_benchmarks() {
     for (const int width : kWireBits) {
       add("quantize/" + std::to_string(width),
           [=](Bench& bench) { return pack(bench, {width}, dtype); });
+    }
+    for (const int width : {1, 2, 4, 8}) {
+      add("quantize_nearest/" + std::to_string(width),
+          [=](Bench& bench) { return pack(bench, {width}, dtype, true); });
+      add("dequantize_add/" + std::to_string(width),
+          [=](Bench& bench) { return unpack(bench, width, dtype, true); });
     }
     add("quantize/8_8", [=](Bench& bench) { return pack(bench, {8, 8}, dtype); });
     add("quantize/8_4_2", [=](Bench& bench) { return pack(bench, {8, 4, 2}, dtype); });

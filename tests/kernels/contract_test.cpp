@@ -281,6 +281,39 @@ TEST_F(ContractDeathTest, PartsOfPacking) {
   EXPECT_DEATH(pack(), "quantize_rows row_ids: 1 entries found, 2 expected");
 }
 
+TEST_F(ContractDeathTest, PartsOfPackingResiduals) {
+  const std::vector<LocalId> rows{LocalId{0}};
+  const std::vector<LocalId> sources{LocalId{1}, LocalId{0}};
+  const std::vector<std::int64_t> first{0, 1};
+  const std::vector<std::int64_t> offset{0};
+  const std::vector<std::uint8_t> bits{8};
+  const std::vector<GlobalId> ids(2);
+  std::vector<float> trace(2);
+  std::vector<std::int64_t> bad(1);
+  std::array<std::uint32_t, 8> packets{};
+  kernels::QuantizeResiduals call{
+      .x = view(2, 4),
+      .rows = sources,
+      .kept = other(2, 4),
+      .residuals = view(2, 4, 16),
+      .list = {rows, first, offset, bits},
+      .rounding = {.row_ids = ids, .nearest = true},
+      .packets = std::as_writable_bytes(std::span(packets)),
+      .trace = {std::span(trace).first(1), std::span(trace).last(1), bad}};
+  const auto pack = [&] { h.backend().run(h.queue(), call); };
+  pack();
+  call.sign = 0;
+  EXPECT_DEATH(pack(), "quantize_residuals sign 0");
+  call.sign = 1;
+  call.rounding.nearest = false;
+  EXPECT_DEATH(pack(), "quantize_residuals to random codes");
+  call.rounding.nearest = true;
+  call.kept = call.residuals;
+  EXPECT_DEATH(pack(), "quantize_residuals kept and residuals");
+  call.kept = other(1, 4);
+  EXPECT_DEATH(pack(), "quantize_residuals kept: 1 x 4 found, 2 x 4 expected");
+}
+
 TEST_F(ContractDeathTest, PartsOfUnpacking) {
   const std::vector<LocalId> rows{LocalId{2}};
   const std::vector<std::int64_t> offset{2};

@@ -86,6 +86,41 @@ Packed pack(Harness& h, const WireMessages& messages, ConstMatrixView x,
           static_cast<std::int64_t>(h.download_span(trace.bad).front())};
 }
 
+Residuals pack_residuals(Harness& h, const WireMessages& messages, const ResidualRows& about) {
+  const auto count = static_cast<std::int64_t>(about.rows.size());
+  const bool is_bf16 = about.x.dtype == DType::kBf16;
+  const auto matrix = [&] {
+    return is_bf16 ? h.output<Bf16>(count, messages.cols) : h.output<float>(count, messages.cols);
+  };
+  const MatrixView kept = matrix();
+  const MatrixView residuals = matrix();
+  h.backend().run(h.queue(), kernels::Convert{h.input(count, messages.cols, about.kept), kept});
+  const PackList list{h.input_span(messages.rows), h.input_span(messages.first),
+                      h.input_span(messages.offset), h.input_span(messages.bits)};
+  const auto packets = h.output_span<std::uint8_t>(messages.bytes);
+  const PackTrace trace{h.output_span<float>(messages.count()),
+                        h.output_span<float>(messages.count()),
+                        h.inout_span<std::int64_t>({kNoneBad})};
+  h.backend().run(h.queue(),
+                  kernels::QuantizeResiduals{
+                      about.x,
+                      h.input_span(about.rows),
+                      about.scale.empty() ? std::span<const float>() : h.input_span(about.scale),
+                      about.sign,
+                      kept,
+                      residuals,
+                      about.wanted,
+                      list,
+                      {.row_ids = h.input_span(nodes(count)), .nearest = true},
+                      std::as_writable_bytes(packets),
+                      trace});
+  return {{to_bytes(h.download_span(packets)), h.download_span(trace.range),
+           h.download_span(trace.variance),
+           static_cast<std::int64_t>(h.download_span(trace.bad).front())},
+          h.download(kept),
+          about.wanted ? h.download(residuals) : std::vector<double>()};
+}
+
 std::vector<double> unpack(Harness& h, const WireMessages& messages,
                            const std::vector<std::uint8_t>& bytes, DType storage,
                            const Held& held) {

@@ -67,6 +67,23 @@ std::vector<double> unpack(Harness& h, const WireMessages& messages,
                            const std::vector<std::uint8_t>& bytes, DType storage,
                            const Held& held = {});
 
+// What quantize_residuals leaves.
+struct Residuals {
+  Packed packed;
+  std::vector<double> kept;       // [M, F]
+  std::vector<double> residuals;  // the same; empty if not wanted
+};
+// Message m is of row rows[m] of x [N, F], and kept [M, F]; `messages`: of residuals.
+struct ResidualRows {
+  ConstMatrixView x;
+  std::vector<LocalId> rows;
+  std::vector<float> scale;  // empty: none
+  std::vector<float> kept;
+  int sign = -1;
+  bool wanted = false;
+};
+Residuals pack_residuals(Harness& h, const WireMessages& messages, const ResidualRows& about);
+
 // Node 1000 + i for row i.
 std::vector<GlobalId> nodes(std::int64_t rows);
 

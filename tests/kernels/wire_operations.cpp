@@ -40,6 +40,28 @@ Outputs quantize(Harness& h, std::int64_t rows, std::int64_t cols, bool scaled) 
           {unpack(h, messages, packed.bytes, x.dtype), x.dtype}};
 }
 
+// Two messages of three are sent.
+Outputs quantize_residuals(Harness& h, std::int64_t rows, std::int64_t cols, bool scaled) {
+  const std::int64_t sources = rows + 5;
+  ResidualRows about;
+  about.x = h.input(sources, cols, random_floats(sources * cols, 10));
+  WireMessages messages(cols, about.x.dtype);
+  for (const std::int32_t row : random_integers(rows, static_cast<std::int32_t>(sources), 7)) {
+    const auto m = std::ssize(about.rows);
+    about.rows.push_back(LocalId{row});
+    if (m % 3 != 1) messages.add(m, {kWireBits[static_cast<std::size_t>(m % 6)]});
+  }
+  if (scaled) about.scale = random_floats(sources, 11);
+  about.kept = random_floats(rows * cols, 12);
+  about.sign = scaled ? 1 : -1;
+  about.wanted = true;
+  const Residuals found = pack_residuals(h, messages, about);
+  return {{std::vector<double>(found.packed.bytes.begin(), found.packed.bytes.end()), DType::kF64},
+          {found.packed.range, DType::kF64},
+          {found.kept, about.x.dtype},
+          {found.residuals, about.x.dtype}};
+}
+
 }  // namespace
 
 std::vector<TestedOperation> wire_operations() {
@@ -56,6 +78,8 @@ std::vector<TestedOperation> wire_operations() {
   // Only the variance is a sum; other tests ask for the same bytes.
   add("quantize_plain", quantize, false, 5e-6);
   add("quantize_scaled", quantize, true, 5e-6);
+  add("quantize_residuals_plain", quantize_residuals, false, 0);
+  add("quantize_residuals_scaled", quantize_residuals, true, 0);
   return list;
 }
 

@@ -169,6 +169,72 @@ TEST_P(WireOracleTest, SameBytesToTheNearest) {
   }
 }
 
+// In one pass as in steps: differences to rows that are kept, and rows with what was lost, of which
+// some are not sent.
+TEST_P(WireOracleTest, SameResidualsAndRowsThatAreKept) {
+  const auto& [backend, dtype] = GetParam();
+  for (const MessageSize& size : message_sizes()) {
+    for (const int sign : {-1, 1}) {
+      SCOPED_TRACE(
+          fmt::format("{} x {}, padding {}, sign {}", size.rows, size.cols, size.padding, sign));
+      const std::int64_t sources = size.rows + 8;
+      const std::vector<float> values = mixed_rows(sources, size.cols);
+      ResidualRows about;
+      WireMessages messages(size.cols, dtype);
+      for (std::int64_t m = 0; m < size.rows; ++m) {
+        const std::int64_t row = (m * 3 + 1) % sources;
+        about.rows.push_back(LocalId{static_cast<std::int32_t>(row)});
+        if (m % 5 == 3) continue;
+        messages.add(m, {kWireBits[static_cast<std::size_t>((m + m / 8) % 6)]});
+      }
+      about.scale = size.rows % 2 == 0 ? random_floats(sources, 22) : std::vector<float>();
+      about.kept = random_floats(size.rows * size.cols, 23);
+      // Some differences are 0, and some small beside the rows.
+      for (std::int64_t m = 0; m < size.rows; m += 2) {
+        const auto row =
+            static_cast<std::size_t>(to_index(about.rows[static_cast<std::size_t>(m)]));
+        for (std::int64_t j = 0; j < size.cols; ++j) {
+          float& kept = about.kept[static_cast<std::size_t>(m * size.cols + j)];
+          const auto at = row * static_cast<std::size_t>(size.cols) + static_cast<std::size_t>(j);
+          const float m_j = values[at] * (about.scale.empty() ? 1.0F : about.scale[row]);
+          kept = m % 4 == 0 ? m_j : m_j + kept * 1e-3F;
+        }
+      }
+      about.sign = sign;
+      for (const bool wanted : {false, true}) {
+        about.wanted = wanted;
+        std::vector<Residuals> found;
+        for (const std::string& name : {backend, std::string("reference")}) {
+          Harness h(name, 2, dtype);
+          h.set_padding(size.padding);
+          about.x = h.input(sources, size.cols, values);
+          found.push_back(pack_residuals(h, messages, about));
+        }
+        expect_same_messages(messages, found[0].packed, found[1].packed);
+        expect_bits_of_rows(found[0].kept, found[1].kept);
+        expect_bits_of_rows(found[0].residuals, found[1].residuals);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(WireTest, NamesTheFirstResidualThatCannotBeSent) {
+  Harness h(GetParam().backend, 2, GetParam().dtype);
+  const std::int64_t cols = 5;
+  std::vector<float> values = random_floats(6 * cols, 4);
+  ResidualRows about;
+  WireMessages messages(cols, GetParam().dtype);
+  for (std::int32_t m = 0; m < 6; ++m) {
+    about.rows.push_back(LocalId{5 - m});
+    if (m != 1) messages.add(m, {2});
+  }
+  about.kept.assign(values.size(), 0.0F);
+  about.kept[3 * cols + 2] = std::numeric_limits<float>::infinity();  // the third that is sent
+  about.x = h.input(6, cols, values);
+  EXPECT_EQ(pack_residuals(h, messages, about).packed.bad, 2);
+}
+
 // The square of what is lost, over that of the row.
 double lost_to_the_nearest(Harness& h, const std::vector<float>& row, int bits) {
   const auto cols = static_cast<std::int64_t>(row.size());

@@ -43,6 +43,7 @@ class AdaptiveBits final : public MessagePolicy {
   void begin(MessageChannel& channel, int epoch, bool restored) override;
   bool end_epoch(const Round& round, MessageChannels& channels,
                  std::optional<ExchangeReport::Choice>& choice) override;
+  bool measures(int epoch) const override;
   int settled_epochs(int epoch) const override;
   std::span<const std::uint8_t> codes(int slot) const override;
   Json state(SafetensorsFile& rows) const override;
@@ -311,6 +312,12 @@ std::span<const std::uint8_t> AdaptiveBits::codes(int slot) const {
   return found == current_.end() ? std::span<const std::uint8_t>() : found->second;
 }
 
+bool AdaptiveBits::measures(int epoch) const {
+  const int done = epoch - first_epoch_ + 1;
+  return !is_exact() &&
+         (done <= kWarmupEpochs || (done - kWarmupEpochs) % options_.reassign_every == 0);
+}
+
 int AdaptiveBits::settled_epochs(int epoch) const {
   if (is_exact()) return kAlwaysSettled;
   if (first_epoch_ == 0 ||
@@ -332,7 +339,7 @@ bool AdaptiveBits::end_epoch(const Round& round, MessageChannels& channels,
     for (const auto& [slot, channel] : channels) set_uniform(*channel, kWarmupBits[done]);
     return true;
   }
-  if ((done - kWarmupEpochs) % options_.reassign_every != 0) {
+  if (!measures(round.epoch)) {
     for (const auto& [slot, channel] : channels) {
       if (takes_turns_[slot]) set_turn(*channel, round.epoch + 1);
     }

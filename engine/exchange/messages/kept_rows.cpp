@@ -67,19 +67,14 @@ void SentRows::set_shifted(const DistributedOperator& op,
 
 void SentRows::prepare(Queue& queue, const DistributedOperator& op, MatrixView x,
                        std::span<const float> scale, MatrixView shift) {
+  if (!rule_.measures_drift && !rule_.shifts) return;
   Backend& backend = rank_.backend;
   const MatrixView copies = copies_.view();
   const MatrixView kept = kept_.view();
   backend.run(queue,
               kernels::GatherRows{x.rows_in({0, op.sendable()}), op.send_rows, scale, copies});
   if (rule_.measures_drift) square_copies(queue, size_);
-  if (rule_.sends == MessageRule::Sends::kCorrected) {
-    backend.run(queue, kernels::Combine{1, copies, 1, kept, copies});
-    return;
-  }
-  if (rule_.sends == MessageRule::Sends::kDifferences || rule_.measures_drift || rule_.shifts) {
-    backend.run(queue, kernels::Combine{1, copies, -1, kept, copies});
-  }
+  backend.run(queue, kernels::Combine{1, copies, -1, kept, copies});
   if (rule_.shifts) {
     const SparseOperator mean = mean_.view();
     backend.run(queue, kernels::Spmm{mean, {0, mean.rows}, copies, 0, shift});
@@ -91,22 +86,17 @@ void SentRows::prepare(Queue& queue, const DistributedOperator& op, MatrixView x
   if (rule_.measures_drift) square_copies(queue, moved_);
 }
 
+void SentRows::pack(Queue& queue, const DistributedOperator& op, MatrixView x,
+                    std::span<const float> scale, const Packing& packing, bool measured) {
+  const auto& [list, rounding, packets, trace] = packing;
+  rank_.backend.run(queue, kernels::QuantizeResiduals{
+                               x.rows_in({0, op.sendable()}), op.send_rows, scale,
+                               rule_.sends == MessageRule::Sends::kCorrected ? 1 : -1, kept_.view(),
+                               copies_.view(), measured, list, rounding, packets, trace});
+}
+
 void SentRows::update(Queue& queue, const Packed& packed) {
-  Backend& backend = rank_.backend;
-  const MatrixView kept = kept_.view();
-  const auto decode = [&](int adds) {
-    backend.run(queue, kernels::DequantizeRows{packed.bytes, packed.messages, kept, adds});
-  };
-  switch (rule_.sends) {
-    case MessageRule::Sends::kRows:
-      return decode(0);
-    case MessageRule::Sends::kDifferences:
-      return decode(1);
-    case MessageRule::Sends::kCorrected:
-      backend.copy(queue, kept.data, copies_.view().data, std::ssize(rows_as_bytes(kept)),
-                   CopyKind::kDeviceToDevice);
-      return decode(-1);
-  }
+  rank_.backend.run(queue, kernels::DequantizeRows{packed.bytes, packed.messages, kept_.view(), 0});
 }
 
 SentRows::Loss SentRows::loss(const Packed& packed) {

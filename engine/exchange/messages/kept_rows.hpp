@@ -36,18 +36,27 @@ class SentRows {
     std::span<const std::byte> bytes;
     UnpackList messages;
   };
+  // How messages are packed.
+  struct Packing {
+    PackList list;
+    RoundingSpec rounding;
+    std::span<std::byte> packets;
+    PackTrace trace;
+  };
 
   // scores: A_k of the messages, where the rule shifts.
   SentRows(const Rank& rank, const DistributedOperator& op, std::int64_t cols, DType storage,
            const MessageRule& rule, std::vector<float> scores);
 
-  // Before packing: copies rows of x, times `scale`, and makes of them what the rule sends. shift
-  // [ranks, cols], where the rule shifts: by what the kept rows of each peer move.
+  // Before packing, where the rule shifts or measures drift: copies rows of x, times `scale`, and
+  // moves what is kept. shift [ranks, cols]: by what the kept rows of each peer move.
   void prepare(Queue& queue, const DistributedOperator& op, MatrixView x,
                std::span<const float> scale, MatrixView shift);
-  // Packed in place of rows of x: differences, or corrected rows.
-  MatrixView copies() { return copies_.view(); }
-  // After packing: what arrives of the messages is what is kept.
+  // Packs what is sent in place of rows of x, differences or corrected rows, and keeps what arrives
+  // or is lost of them. measured: loss() will be asked for.
+  void pack(Queue& queue, const DistributedOperator& op, MatrixView x, std::span<const float> scale,
+            const Packing& packing, bool measured);
+  // After rows of x were packed: what arrives of the messages is what is kept.
   void update(Queue& queue, const Packed& packed);
 
   // Which messages are shifted from now on.
@@ -58,9 +67,9 @@ class SentRows {
     std::vector<float> size;
   };
   Drift drift();
-  // |v|^2 and |v - Q(v)|^2 of each message as the last update() has seen it, where the rule sends
-  // copies v, all of it lost of one that is not sent; and |m|^2, where v are differences. packed:
-  // as update() got it. Once: it takes the copies as scratch memory.
+  // |v|^2 and |v - Q(v)|^2 of each message as the last pack(), which knew it, has seen it, all of
+  // it lost of one that is not sent; and |m|^2, where v are differences. Once: it takes the copies
+  // as scratch memory.
   struct Loss {
     std::vector<float> sent;
     std::vector<float> lost;

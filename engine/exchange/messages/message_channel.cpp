@@ -140,7 +140,7 @@ void MessageChannel::set_bits(MessageBits sent, MessageBits received, bool as_ro
   // The same state on both ends, whenever differences are sent again.
   if (as_rows && !as_rows_) forget_kept_rows();
   as_rows_ = as_rows;
-  is_packed_ = false;
+  is_measured_ = false;
   pieces_ = keeps() ? 1 : op_.pieces;
   const ChannelRows rows{rank_, op_, cols_, storage_};
   // Rows that have padding, or are still read when the packet comes, or differences are unpacked.
@@ -187,7 +187,8 @@ RoundingSpec MessageChannel::rounding(const Round& round) const {
   return rounding;
 }
 
-void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& round) {
+void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& round,
+                          bool measured) {
   const TraceTag tag{round.epoch, channel_.layer, rank_.trace.rank(), -1, channel_.number};
   const ScopedSpan span(rank_.trace, "pack", tag, to_string(channel_.direction), SpanOf::kHost);
   const std::span<std::byte> sent = sent_packets();
@@ -202,16 +203,15 @@ void MessageChannel::pack(PacketTransfer& packets, MatrixView x, const Round& ro
   make_sums(rank_.backend, queue, op_, x);
   if (sender_keeps()) sent_rows_->prepare(queue, op_, x, scale, memory_->sent_shift.view());
   if (sends_copies()) {
-    rank_.backend.run(
-        queue, kernels::QuantizeRows{
-                   sent_rows_->copies(), sent_.pack_list(), {}, rounding(round), sent, trace});
+    sent_rows_->pack(queue, op_, x, scale, {sent_.pack_list(), rounding(round), sent, trace},
+                     measured);
   } else {
     rank_.backend.run(
         queue, kernels::QuantizeRows{x.rows_in({0, op_.sendable()}), sent_.pack_list(), scale,
                                      rounding(round), sent, trace});
+    if (sender_keeps()) sent_rows_->update(queue, packed());
   }
-  if (sender_keeps()) sent_rows_->update(queue, packed());
-  is_packed_ = true;
+  is_measured_ = measured;
   packing_end_ = packing_clock_ == nullptr ? -1 : packing_clock_->mark();
   // On a device this would wait for the packing; require_sendable() comes after the epoch there.
   if (rank_.backend.host_accessible()) require_sendable(round.epoch);
@@ -264,14 +264,15 @@ std::unique_ptr<PendingPackets> MessageChannel::post_shift(PacketTransfer& packe
 
 std::unique_ptr<PendingExchange> MessageChannel::begin(PacketTransfer& packets, MatrixView x,
                                                        const Round& round,
-                                                       const std::shared_ptr<const void>& memory) {
+                                                       const std::shared_ptr<const void>& memory,
+                                                       bool measured) {
   epoch_ = round.epoch;
   loss_.reset();
   settle();
   const bool late = has_kept_ && !rule_.is_synchronous(round.epoch);
   memory_->rows = memory;
   if (!keeps()) clear(x);
-  pack(packets, x, round);
+  pack(packets, x, round, measured);
   if (late) packets.finish_packing();
   const MatrixView target = keeps() ? kept_rows() : halo_of(x);
   std::unique_ptr<PendingPackets> shift = shifts() ? post_shift(packets, round) : nullptr;
@@ -412,7 +413,7 @@ std::vector<float> MessageChannel::range_variance() const {
 
 const SentRows::Loss& MessageChannel::loss() {
   if (!loss_) {
-    ATOLL_ASSERT(is_packed_, "the packets of channel {} are gone", channel_.slot());
+    ATOLL_ASSERT(is_measured_, "channel {} was not measured", channel_.slot());
     loss_ = sent_rows_->loss(packed());
   }
   return *loss_;

@@ -36,8 +36,9 @@ class MessageChannel {
 
   // Packs the rows of x (see HaloExchange::begin) on the packing queue and posts their packets.
   // Where the host can see it at once, throws Error{kDiverged} for a row that can't be sent.
+  // measured: noise_base(), rounding_variance() or squared_rows() will be asked for.
   std::unique_ptr<PendingExchange> begin(PacketTransfer& packets, MatrixView x, const Round& round,
-                                         const std::shared_ptr<const void>& memory);
+                                         const std::shared_ptr<const void>& memory, bool measured);
   // Fills halo rows of x with zeros, all of a peer that doesn't send all of its messages: what
   // stands for rows that don't come where none are kept.
   void clear(MatrixView x);
@@ -102,7 +103,7 @@ class MessageChannel {
   const SentRows::Loss& loss();
   bool sends_copies() const { return !is(MessageRule::Sends::kRows); }
   RoundingSpec rounding(const Round& round) const;
-  void pack(PacketTransfer& packets, MatrixView x, const Round& round);
+  void pack(PacketTransfer& packets, MatrixView x, const Round& round, bool measured);
   std::unique_ptr<PendingPackets> post(PacketTransfer& packets, MatrixView target,
                                        const Round& round);
   std::unique_ptr<PendingPackets> post_shift(PacketTransfer& packets, const Round& round);
@@ -142,7 +143,7 @@ class MessageChannel {
   bool has_kept_ = false;                // rows of an epoch before
   int epoch_ = 0;                        // of the last begin()
   std::optional<SentRows::Loss> loss_;   // the same
-  bool is_packed_ = false;               // the packets of the last begin() have the present widths
+  bool is_measured_ = false;             // the last begin() was, and its packets are still there
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
   // Since the epoch before. It is finished before its memory goes.
   std::unique_ptr<PendingPackets> under_way_;

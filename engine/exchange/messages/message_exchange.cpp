@@ -110,7 +110,11 @@ std::unique_ptr<PendingExchange> MessageExchange::begin(const DistributedOperato
   MessageChannel& mine = found != channels_.end()
                              ? *found->second
                              : make_channel(op, channel, x.cols, x.dtype, round.epoch);
-  if (widest_message(options_) > 0) return mine.begin(packets_, x, round, rows_);
+  if (widest_message(options_) > 0) {
+    // What a device records in one epoch, it replays in others.
+    const bool measured = !rank_.backend.host_accessible() || policy_->measures(round.epoch);
+    return mine.begin(packets_, x, round, rows_, measured);
+  }
   mine.clear(x);
   return std::make_unique<NothingPending>();
 }

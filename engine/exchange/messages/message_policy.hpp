@@ -19,6 +19,9 @@ class MessagePolicy {
   // `choice`: how they were chosen, if by their cost.
   virtual bool end_epoch(const Round& round, MessageChannels& channels,
                          std::optional<ExchangeReport::Choice>& choice) = 0;
+  // Whether end_epoch() will ask channels what messages of this epoch have lost. A channel has
+  // begun.
+  virtual bool measures(int /*epoch*/) const { return false; }
   // As HaloExchange::settled_epochs().
   virtual int settled_epochs(int epoch) const = 0;
   // How often each message of a channel that this rank sends does so, in the order of its lists,
