@@ -232,6 +232,9 @@ class LaunchTest(OneFolderTest):
                             (["train", "data", "--run-dir", "r", "--transport", "local"],
                              "--transport local")):
             self.assertIn(text, self.refuse("launch", "--", *words))
+        # Short options are options of train, too: the next check finds what is wrong.
+        self.assertIn("nowhere: no such folder", self.refuse("launch", "--", "train", "nowhere", "-q",
+                                                             "--run-dir", "never"))
         self.assertIn("words", self.refuse("launch"))
         spare = ["launch", "--ranks-per-host", "4", "--spare-partitions"]
         train = ["--", "train", "data", "--run-dir", "never"]
