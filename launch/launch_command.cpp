@@ -200,6 +200,14 @@ void check_mpi_library() {
   }
 }
 
+// The launcher runs on this host alone.
+void check_launcher(const std::string& mpirun, const LauncherWords& launcher) {
+  const std::string& program = launcher.mpirun.front();
+  if (!find_program(program).empty()) return;
+  fail_option("--mpirun {}: '{}' is no program; allowed is the command of Open MPI's launcher",
+              mpirun, program);
+}
+
 int run_launch(LaunchArguments& arguments) {
   SupervisedJob& job = arguments.job;
   if (launched_by_mpi()) {
@@ -218,6 +226,7 @@ int run_launch(LaunchArguments& arguments) {
   job.program = this_program();
   prepare_cuts(arguments, training, job);
   check_folders(training, job);
+  check_launcher(arguments.mpirun, job.launcher);
   return Supervisor(job).run();
 }
 

@@ -464,8 +464,14 @@ if not os.path.exists({self.path("lost-once")!r}):
         self.assertEqual(self.events("gone")[-1]["failures"], 2)
 
     def test_a_launcher_that_is_not_there(self):
-        result = run(["launch", "--mpirun", "no-such-launcher", "--", "train", "data", "--run-dir",
-                      "never"], self.folder)
+        train = ["--", "train", "data", "--run-dir", "never"]
+        for mpirun in ("no-such-launcher", "/nonexistent --bind-to none"):
+            self.assertIn(f"--mpirun {mpirun}: '{mpirun.split()[0]}' is no program",
+                          self.refuse("launch", "--mpirun", mpirun, *train))
+        # One that can't run is only known once it was tried.
+        write(self.path("launcher"), "#!/nonexistent/shell\n")
+        os.chmod(self.path("launcher"), 0o755)
+        result = run(["launch", "--mpirun", self.path("launcher"), *train], self.folder)
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("it could not start", result.stderr)
         self.assertFalse(os.path.exists(self.path("never")))
