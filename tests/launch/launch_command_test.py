@@ -233,8 +233,8 @@ class LaunchTest(OneFolderTest):
                              "--transport local")):
             self.assertIn(text, self.refuse("launch", "--", *words))
         # Short options are options of train, too: the next check finds what is wrong.
-        self.assertIn("nowhere: no such folder", self.refuse("launch", "--", "train", "nowhere", "-q",
-                                                             "--run-dir", "never"))
+        self.assertIn("nowhere: no such folder",
+                      self.refuse("launch", "--", "train", "nowhere", "-q", "--run-dir", "never"))
         self.assertIn("words", self.refuse("launch"))
         spare = ["launch", "--ranks-per-host", "4", "--spare-partitions"]
         train = ["--", "train", "data", "--run-dir", "never"]
@@ -262,6 +262,9 @@ class LaunchTest(OneFolderTest):
                 self.assertIn(word, message)
         self.assertIn("nowhere: no such folder",
                       self.refuse("launch", "--", "train", "nowhere", "--run-dir", "never"))
+        self.assertIn("launch: behind --: --group-ranks 3: 4 ranks can't be divided into groups of "
+                      "3; allowed are 1, 2, 4",
+                      self.refuse("launch", "--ranks-per-host", "4", *train, "--group-ranks", "3"))
         first_nodes(self.path("data"), 3, self.path("tiny"))
         message = self.refuse("launch", "--ranks-per-host", "4", "--", "train", "tiny", "--run-dir",
                               "never")
