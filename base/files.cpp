@@ -31,10 +31,19 @@ struct OpenedFile {
   Descriptor fd;
   std::size_t size = 0;
 };
+
+// Why a file could not be opened; `error`: of errno.
+std::string why_unopened(const fs::path& path, int error) {
+  std::error_code ignored;
+  const fs::path target = error == ENOENT ? fs::read_symlink(path, ignored) : fs::path();
+  if (target.empty()) return std::strerror(error);
+  return fmt::format("it is a link to {}, where nothing is", target.string());
+}
+
 OpenedFile open_to_map(const fs::path& path) {
   // Without O_NONBLOCK a FIFO would wait here for somebody to write.
   OpenedFile file{Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
-  if (!file.fd) fail_input("{}: can't open: {}", path.string(), std::strerror(errno));
+  if (!file.fd) fail_input("{}: can't open: {}", path.string(), why_unopened(path, errno));
   struct stat status {};
   if (::fstat(file.fd.get(), &status) != 0) {
     fail_input("{}: can't read its size: {}", path.string(), std::strerror(errno));

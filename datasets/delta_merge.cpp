@@ -142,8 +142,7 @@ class NodeArrays {
       const fs::path added = delta.folder / kAddedNodeIds;
       if (is_there(added)) more += read_text(added);
     }
-    std::error_code error;
-    const auto size = static_cast<std::size_t>(fs::file_size(path, error));
+    const std::size_t size = MappedFile(path).bytes().size();  // it says why it can't be opened
     auto file = std::make_shared<MappedFile>(MappedFile::grown(size + more.size(), path));
     if (!more.empty()) std::memcpy(file->writable().data() + size, more.data(), more.size());
     files_[kNodeIdsFile] = std::move(file);

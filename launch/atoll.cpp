@@ -71,24 +71,6 @@ std::string where_to_read_on(CLI::App& program) {
   return fmt::format("\nSee '{}{}{} --help'.", program.get_name(), name.empty() ? "" : " ", name);
 }
 
-// The words of a command line beside the command's own options.
-struct Manner {
-  bool help_all = false;
-  bool quiet = false;
-  bool verbose = false;
-};
-
-// -q and -v, for every subcommand.
-void add_manner(CLI::App& command, Manner& manner) {
-  CLI::Option* quiet = command.add_flag("-q,--quiet", manner.quiet,
-                                        "Show results, warnings and errors, no progress");
-  CLI::Option* verbose =
-      command.add_flag("-v,--verbose", manner.verbose, "Show what happens, on every rank");
-  quiet->configurable(false)->excludes(verbose);
-  verbose->configurable(false);
-  for (CLI::App* nested : command.get_subcommands({})) add_manner(*nested, manner);
-}
-
 std::string mpi_line() {
   const MpiFacts mpi = find_mpi();
   return "MPI: " + mpi.text() + (mpi.version.empty() ? " (atoll doctor says why)" : "");

@@ -45,6 +45,16 @@ std::string values_of_bare_flags(const CLI::App& command) {
 
 }  // namespace
 
+void add_manner(CLI::App& command, Manner& manner) {
+  CLI::Option* quiet = command.add_flag("-q,--quiet", manner.quiet,
+                                        "Show results, warnings and errors, no progress");
+  CLI::Option* verbose =
+      command.add_flag("-v,--verbose", manner.verbose, "Show what happens, on every rank");
+  quiet->configurable(false)->excludes(verbose);
+  verbose->configurable(false);
+  for (CLI::App* nested : command.get_subcommands({})) add_manner(*nested, manner);
+}
+
 void complete_bare_flags(std::vector<std::string>& words) {
   for (const Option<TrainOptions>& row : train_options()) {
     if (row.bare.empty()) continue;

@@ -7,6 +7,17 @@
 
 namespace atl {
 
+// The words of a command line beside the command's own options.
+struct Manner {
+  bool help_all = false;
+  bool quiet = false;
+  bool verbose = false;
+};
+
+// Adds -q and -v, which every subcommand has, those inside of `command` too. `manner` must live
+// until the words are read.
+void add_manner(CLI::App& command, Manner& manner);
+
 // Gives flags that stand alone and may also have a word behind them their value: CLI11 would take
 // the next word for it, whatever it is. In the order in which they were typed.
 void complete_bare_flags(std::vector<std::string>& words);

@@ -285,12 +285,19 @@ void add_config_option(CLI::App& program) {
   for (CLI::App* command : program.get_subcommands({})) add_config_option(*command, chosen);
 }
 
-void take_options_of_run(CLI::App& command) {
+std::filesystem::path resumed_run(const CLI::App& command) {
   const CLI::Option* resume = command.get_option_no_throw("--resume");
   const CLI::Option* run_dir = command.get_option_no_throw("--run-dir");
-  if (resume == nullptr || resume->empty() || !resume->as<bool>() || run_dir->empty()) return;
-  const std::filesystem::path path = run_dir->as<std::filesystem::path>() / kConfigName;
-  if (!is_of_run(path)) return;
+  if (resume == nullptr || resume->empty() || !resume->as<bool>() || run_dir->empty()) return {};
+  std::filesystem::path folder = run_dir->as<std::filesystem::path>();
+  if (!is_of_run(folder / kConfigName)) return {};
+  return folder;
+}
+
+void take_options_of_run(CLI::App& command) {
+  const std::filesystem::path folder = resumed_run(command);
+  if (folder.empty()) return;
+  const std::filesystem::path path = folder / kConfigName;
   const std::string file = path.string();
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {

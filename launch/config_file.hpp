@@ -21,6 +21,9 @@ namespace atl {
 // launcher has started this process, or the command line says one of the two.
 void add_config_option(CLI::App& program);
 
+// The folder of the run that `command` goes on with by --resume; empty: it begins one of its own.
+std::filesystem::path resumed_run(const CLI::App& command);
+
 // With --resume: options that neither the command line nor --config gives become those that the run
 // in --run-dir was given. What is wrong with its config.toml is an error as in --config; that there
 // is none, unless --config gives a file.

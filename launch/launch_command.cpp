@@ -13,6 +13,7 @@
 #include "datasets/dataset.hpp"
 #include "engine/comm/mpi_library.hpp"
 #include "engine/comm/transport.hpp"
+#include "engine/training/group_ranks.hpp"
 #include "engine/training/run_folder.hpp"
 #include "launch/command.hpp"
 #include "launch/help_group.hpp"
@@ -38,6 +39,7 @@ struct Training {
   std::filesystem::path run_dir;
   std::filesystem::path snapshot_dir;
   std::filesystem::path dataset;
+  GroupRanks group_ranks;
   bool has_plan = false;
   bool is_fresh = false;                     // neither --resume nor --overwrite
   std::vector<std::string> partition_words;  // "partition DATASET", how it is cut, "--parts"
@@ -76,6 +78,7 @@ Training check_training(const std::vector<std::string>& words) {
   return {.run_dir = run_dir,
           .snapshot_dir = train.value("--snapshot-dir"),
           .dataset = train.value("dataset"),
+          .group_ranks = train.flags().train.group_ranks,
           .has_plan = train.is_given("--plan"),
           .is_fresh = is_fresh,
           .partition_words = partition_words_of(train.command())};
@@ -164,6 +167,20 @@ void check_hosts(const SupervisedJob& job) {
               job.launcher.ranks_per_host, hosts.size() == 1 ? "has" : "have", ranks, ranks);
 }
 
+// The same for --group-ranks behind --.
+void check_group_ranks(const GroupRanks& groups, const LauncherWords& launcher) {
+  std::vector<std::int64_t> hosts;  // of each rank
+  for (std::size_t h = 0; h < launcher.hosts.size(); ++h) {
+    hosts.insert(hosts.end(), static_cast<std::size_t>(launcher.ranks_per_host),
+                 static_cast<std::int64_t>(h));
+  }
+  try {
+    rank_map(groups, hosts);
+  } catch (const Error& error) {
+    fail(error.kind(), "launch: behind --: {}", error.what());
+  }
+}
+
 // The same for the folders behind --.
 void check_folders(const Training& training, const SupervisedJob& job) {
   if (training.is_fresh && holds_run(training.run_dir)) {
@@ -179,7 +196,7 @@ void check_folders(const Training& training, const SupervisedJob& job) {
   TransportOptions transport;
   transport.ranks = static_cast<int>(hosts.size()) * per_host;
   try {
-    require_node_per_rank(transport, training.dataset);
+    require_node_per_rank(transport, training.dataset, training.group_ranks);
   } catch (const Error& error) {
     fail(error.kind(), "launch: --ranks-per-host {} on {} host{}: as with {}", per_host,
          hosts.size(), hosts.size() == 1 ? "" : "s", error.what());
@@ -200,6 +217,14 @@ void check_mpi_library() {
   }
 }
 
+// The launcher runs on this host alone.
+void check_launcher(const std::string& mpirun, const LauncherWords& launcher) {
+  const std::string& program = launcher.mpirun.front();
+  if (!find_program(program).empty()) return;
+  fail_option("--mpirun {}: '{}' is no program; allowed is the command of Open MPI's launcher",
+              mpirun, program);
+}
+
 int run_launch(LaunchArguments& arguments) {
   SupervisedJob& job = arguments.job;
   if (launched_by_mpi()) {
@@ -215,9 +240,11 @@ int run_launch(LaunchArguments& arguments) {
   job.regrow_seconds = parse_duration(arguments.regrow_every).value_or(0);
   if (job.launcher.hosts.empty()) job.launcher.hosts = {"localhost"};
   check_hosts(job);
+  check_group_ranks(training.group_ranks, job.launcher);
   job.program = this_program();
   prepare_cuts(arguments, training, job);
   check_folders(training, job);
+  check_launcher(arguments.mpirun, job.launcher);
   return Supervisor(job).run();
 }
 

@@ -58,9 +58,9 @@ RankMemory memory_of(const TrainingPrograms& programs, const RankCounts& counts,
 
 // Which of so many ranks hold which part.
 RankMap groups_of(const GroupRanks& wish, int ranks) {
-  if (wish.by == GroupRanks::By::kHost) {
-    fail_option(
-        "--group-ranks host: nothing is known of hosts here; allowed are whole numbers and all");
+  if (wish.by == GroupRanks::By::kHost || wish.by == GroupRanks::By::kAuto) {
+    fail_option("--group-ranks {}: nothing is known of {} here; allowed are whole numbers and all",
+                to_string(wish), wish.by == GroupRanks::By::kHost ? "hosts" : "a machine's rates");
   }
   return rank_map(wish, std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 0));
 }

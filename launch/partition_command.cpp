@@ -104,7 +104,14 @@ void run_partition(const PartitionArguments& arguments) {
   }
   if (!arguments.shape_out.empty()) check_result_file(arguments.shape_out, "--shape-out");
   // Most cuts look at no split, and then nobody else would notice.
-  if (arguments.split_index != 0) dataset.split(arguments.split_index);
+  if (arguments.split_index != 0) {
+    dataset.split(arguments.split_index);
+    if (options.balance != PartitionBalance::kEdgesTrain) {
+      fail_option(
+          "--split-index: {} found with --balance {}, which looks at no split; allowed with {}",
+          arguments.split_index, arguments.flags.balance, to_string(PartitionBalance::kEdgesTrain));
+    }
+  }
   const Partition made =
       arguments.from.empty()
           ? ensure_partition(dataset, *arguments.parts, options)

@@ -230,15 +230,13 @@ std::string options_for_training(const CLI::App& command) {
 // Refuses options with which an epoch is another one than the simulated one. Training refuses
 // them beside a plan, too.
 void require_plannable(const TrainOptions& options) {
-  for (const auto& row : train_options()) {
-    const Json value = option_json(row, options);
-    if (row.plan != PlanRole::kExcludes || value == option_json(row, TrainOptions())) continue;
-    fail_option(
-        "--{} {}: found in plan, which simulates epochs on the whole graph with the messages of "
-        "--exchange, and train takes no --plan beside this option; leave it out{}",
-        row.name, value.is_string() ? value.get<std::string>() : value.dump(),
-        options.first_phase_end().any() ? "" : ", or measure such epochs with atoll bench");
-  }
+  const std::vector<std::string> found = options_beside_plans(options);
+  if (found.empty()) return;
+  fail_option(
+      "{}: found in plan, which simulates epochs on the whole graph with the messages of "
+      "--exchange, and train takes no --plan beside this option; leave it out{}",
+      found.front(),
+      options.first_phase_end().any() ? "" : ", or measure such epochs with atoll bench");
 }
 
 void run_plan(const PlanArguments& arguments, const CLI::App& command) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -75,8 +76,11 @@ class PlannedList {
     std::vector<SchedulableJob> jobs;
     std::shared_ptr<SimulatedSpeeds> speeds;
   };
-  Known know(std::span<const ListedJob> listed) const {
+  Known know(std::span<const ListedJob> listed) {
     ScheduledTrainings trainings = read_trainings(listed, arguments_.list);
+    for (const ScheduledTrainings::Job& job : trainings.jobs) {
+      if (!job.doubt.empty() && said_.insert(job.doubt).second) log::warn("{}", job.doubt);
+    }
     auto jobs = schedulable_jobs(listed, trainings, topology_.ranks(), arguments_.list);
     auto speeds = std::make_shared<SimulatedSpeeds>(
         SimulatedSpeeds::Setting{.trainings = std::move(trainings),
@@ -144,6 +148,7 @@ class PlannedList {
   Topology topology_;
   std::vector<ScheduledHost> hosts_;
   std::vector<MeasuredRun> measured_;
+  std::set<std::string> said_;  // about jobs, which are read again when others come
   Known known_;
 };
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "launch/command_words.hpp"
 #include "launch/config_file.hpp"
 
 namespace atl {
@@ -15,6 +14,7 @@ CheckedTraining::CheckedTraining(const std::vector<std::string>& words, const st
   flags_ = &add_train_check(*program_);
   add_config_option(*program_);
   command_ = program_->get_subcommand("train");
+  add_manner(*command_, manner_);
   program_->parse_complete_callback([this] { complete_options(*program_); });
   std::vector<std::string> last_first = words;
   complete_bare_flags(last_first);

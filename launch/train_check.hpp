@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "launch/command_words.hpp"
 #include "launch/train_flags.hpp"
 
 namespace atl {
@@ -28,6 +29,7 @@ class CheckedTraining {
   std::unique_ptr<CLI::App> program_;
   const TrainFlags* flags_;
   CLI::App* command_;
+  Manner manner_;  // of the ranks, not of this process
 };
 
 }  // namespace atl

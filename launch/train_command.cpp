@@ -124,15 +124,27 @@ void require_own_init(const TrainArguments& arguments) {
   if (!std::filesystem::exists(config, ignored)) return;
   const std::vector<ConfigValue> values = read_config_values(config);
   const auto own = std::ranges::find(values, "init", &ConfigValue::key);
+  const auto whole = [](const std::filesystem::path& file) {
+    return std::filesystem::absolute(file).lexically_normal();
+  };
   const bool began_with_it =
       own != values.end() && (std::filesystem::equivalent(init, own->value, ignored) ||
-                              !std::filesystem::exists(own->value, ignored));
+                              whole(init) == whole(own->value));  // where it is gone
   if (began_with_it) return;
   fail_option(
       "--init {}: --resume found, and the run in {} began with {}; leave it out, or begin a run in "
       "another folder",
       init.string(), arguments.run_dir,
       own == values.end() ? "weights of its own" : "those in " + own->value);
+}
+
+// For --init. A run that goes on has its weights already: the file may be gone.
+CLI::Validator init_file(const CLI::App& train) {
+  return CLI::Validator(
+      [&train](std::string& file) {
+        return resumed_run(train).empty() ? CLI::ExistingFile(file) : std::string();
+      },
+      "FILE");
 }
 
 // Refuses options that only a run's folder can serve. config: the file of --config, or empty.
@@ -320,7 +332,7 @@ const TrainFlags& declare_train(CLI::App& app, const Run& run) {
       .add_option("--init", train.init,
                   "Start with the weights in this file: model.safetensors of a run, or a "
                   "state_dict as atoll export --to pyg writes it")
-      ->check(CLI::ExistingFile);
+      ->check(init_file(*command));
   model
       .add_option("--warm-start", train.warm_start,
                   "Begin with the model of this run, that of its best epoch: its folder or "

@@ -554,6 +554,18 @@ Json planned_options(const TrainOptions& options) {
   return result;
 }
 
+std::vector<std::string> options_beside_plans(const TrainOptions& options) {
+  std::vector<std::string> found;
+  for (const TrainRow& row : train_options()) {
+    if (row.plan != PlanRole::kExcludes) continue;
+    const Json value = option_json(row, options);
+    if (value == option_json(row, TrainOptions())) continue;
+    found.push_back(fmt::format("--{} {}", row.name,
+                                value.is_string() ? value.get<std::string>() : value.dump()));
+  }
+  return found;
+}
+
 bool is_of_exchange(const Option<TrainOptions>& option) {
   return option.group == "Messages" && option.plan == PlanRole::kFixes;
 }

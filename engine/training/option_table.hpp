@@ -19,6 +19,10 @@ Json fingerprint(const TrainOptions& options, const DatasetInfo& dataset);
 // The values that a plan is made for, by the names of their options (Plan::model).
 Json planned_options(const TrainOptions& options);
 
+// The options with which epochs are others than those on the whole graph with the messages of
+// --exchange, which plans and schedules simulate: as typed, "--blocks 8".
+std::vector<std::string> options_beside_plans(const TrainOptions& options);
+
 // Whether the option is the exchange mode, or says what a mode sends and keeps.
 bool is_of_exchange(const Option<TrainOptions>& option);
 // These options, where they count, by name.

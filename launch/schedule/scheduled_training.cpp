@@ -1,6 +1,7 @@
 #include "launch/schedule/scheduled_training.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -45,6 +46,15 @@ void require_undecided(const ListedJob& job, const std::string& place) {
     fail_option("{}: option '{}' has no place in a schedule: {}", place, decided.name,
                 decided.instead);
   }
+}
+
+std::string doubt_about(const TrainOptions& options, const std::string& place) {
+  const std::vector<std::string> found = options_beside_plans(options);
+  if (found.empty()) return "";
+  return fmt::format(
+      "{}: {} found, but a schedule simulates epochs on the whole graph with the messages of "
+      "--exchange, so real epochs of these jobs take other times than it expects",
+      place, fmt::join(found, " "));
 }
 
 class TrainingReader {
@@ -92,7 +102,8 @@ class TrainingReader {
     const std::int64_t epochs = training.options.optimizer.epochs;
     const int every = training.options.eval_every;
     const ScheduledTrainings::Job read{static_cast<std::size_t>(known - trainings.begin()), epochs,
-                                       every == 0 ? 1 : (epochs + every - 1) / every};
+                                       every == 0 ? 1 : (epochs + every - 1) / every,
+                                       doubt_about(training.options, where)};
     if (known == trainings.end()) trainings.push_back(std::move(training));
     return read;
   }

@@ -35,6 +35,8 @@ struct ScheduledTrainings {
     std::size_t training = 0;  // index into `trainings`
     std::int64_t epochs = 1;   // or the most of them
     std::int64_t evaluations = 1;
+    // A warning for its user, where its epochs are others than those that are simulated.
+    std::string doubt = {};
   };
   std::vector<ScheduledTraining> trainings;
   std::vector<Job> jobs;  // as in the list

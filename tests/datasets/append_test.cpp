@@ -472,6 +472,16 @@ TEST_F(Growing, NodeIdsFollow) {
   EXPECT_THAT(append().node_ids(), ElementsAre("10", "20", "30", "5", "7"));
 }
 
+TEST_F(Growing, IdsBehindALinkThatLeadsNowhereAreNamed) {
+  options_.edges = text("edges.txt", "0 3\n");
+  append();
+  fs::create_symlink("away.txt", at("base") / "node_ids.txt");
+  const Error error = thrown_error([&] { Dataset::open(at("next")); });
+  EXPECT_EQ(error.exit_code(), 2);
+  EXPECT_THAT(error.what(), HasSubstr((at("base") / "node_ids.txt").string() +
+                                      ": can't open: it is a link to away.txt, where nothing is"));
+}
+
 TEST_F(Growing, WhatIsRefused) {
   EXPECT_THAT(refused(), HasSubstr("nothing to append"));
   options_.edges = text("edges.txt", "0 4\n");

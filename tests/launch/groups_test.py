@@ -172,8 +172,9 @@ class GroupsTest(OneFolderTest):
             self.assertEqual(ranks[0]["graph_bytes"], ranks[1]["graph_bytes"])
             self.assertEqual(ranks[0]["halo"], ranks[1]["halo"])
             self.assertEqual(ranks[0]["halo"] == 0, group == "all")
-        for group, words in (("3", "4 ranks can't be divided"), ("host", "nothing is known of hosts"),
-                             ("auto", "which a plan knows")):
+        numbers = "here; allowed are whole numbers and all"
+        for group, words in (("3", "4 ranks can't be divided"), ("host", f"of hosts {numbers}"),
+                             ("auto", f"of a machine's rates {numbers}")):
             self.assertIn(f"--group-ranks {group}: ", error := self.refuse(
                 "info", "data/arxiv", "--ranks", "4", "--group-ranks", group))
             self.assertIn(words, error)

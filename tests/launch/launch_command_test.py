@@ -232,6 +232,9 @@ class LaunchTest(OneFolderTest):
                             (["train", "data", "--run-dir", "r", "--transport", "local"],
                              "--transport local")):
             self.assertIn(text, self.refuse("launch", "--", *words))
+        # Short options are options of train, too: the next check finds what is wrong.
+        self.assertIn("nowhere: no such folder",
+                      self.refuse("launch", "--", "train", "nowhere", "-q", "--run-dir", "never"))
         self.assertIn("words", self.refuse("launch"))
         spare = ["launch", "--ranks-per-host", "4", "--spare-partitions"]
         train = ["--", "train", "data", "--run-dir", "never"]
@@ -259,6 +262,9 @@ class LaunchTest(OneFolderTest):
                 self.assertIn(word, message)
         self.assertIn("nowhere: no such folder",
                       self.refuse("launch", "--", "train", "nowhere", "--run-dir", "never"))
+        self.assertIn("launch: behind --: --group-ranks 3: 4 ranks can't be divided into groups of "
+                      "3; allowed are 1, 2, 4",
+                      self.refuse("launch", "--ranks-per-host", "4", *train, "--group-ranks", "3"))
         first_nodes(self.path("data"), 3, self.path("tiny"))
         message = self.refuse("launch", "--ranks-per-host", "4", "--", "train", "tiny", "--run-dir",
                               "never")
@@ -461,8 +467,14 @@ if not os.path.exists({self.path("lost-once")!r}):
         self.assertEqual(self.events("gone")[-1]["failures"], 2)
 
     def test_a_launcher_that_is_not_there(self):
-        result = run(["launch", "--mpirun", "no-such-launcher", "--", "train", "data", "--run-dir",
-                      "never"], self.folder)
+        train = ["--", "train", "data", "--run-dir", "never"]
+        for mpirun in ("no-such-launcher", "/nonexistent --bind-to none"):
+            self.assertIn(f"--mpirun {mpirun}: '{mpirun.split()[0]}' is no program",
+                          self.refuse("launch", "--mpirun", mpirun, *train))
+        # One that can't run is only known once it was tried.
+        write(self.path("launcher"), "#!/nonexistent/shell\n")
+        os.chmod(self.path("launcher"), 0o755)
+        result = run(["launch", "--mpirun", self.path("launcher"), *train], self.folder)
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("it could not start", result.stderr)
         self.assertFalse(os.path.exists(self.path("never")))

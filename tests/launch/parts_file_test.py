@@ -134,6 +134,18 @@ class PartsFileTest(OneFolderTest):
         from_file = [*FROM_FILE, heavy, "--objective", "cut", "--refine", "on"]
         self.assertIn("refine", self.cut(*from_file)[1])
 
+    def test_a_split_that_no_part_is_balanced_by_is_refused(self):
+        for name in ("row_ptr.npy", "col_idx.npy", "features.npy", "labels.npy"):
+            with open(self.path("data", name), "rb") as file:
+                write(self.path("arrays", name), file.read())
+        _, roles = read_npy(self.path("data/split.npy"))
+        write(self.path("arrays/split.npy"), npy("|u1", [2, NODES], 2 * roles))
+        self.succeed("import", "npy", "arrays", "--directed", "--out", "two")
+        cut = ["partition", "two", "--parts", "2", "--split-index", "1"]
+        self.succeed(*cut, "--balance", "edges,train")
+        self.assertIn("--split-index: 1 found with --balance cost, which looks at no split; "
+                      "allowed with edges,train", self.refuse(*cut))
+
     def test_a_dataset_may_stand_behind_a_list(self):
         order = ["--part-order", "1,0", "--weights", "1,2", "--islands", "1,1"]
         text = self.succeed("partition", *order[:2], "data", "--parts", "2", *order[2:])

@@ -247,6 +247,12 @@ class RunFolderTest(unittest.TestCase):
         self.succeed(*other, "--epochs", "3", *init)
         self.refuse(*other, "--epochs", "4", "--init", "other/model.safetensors",
                     words=["--init other/model.safetensors: --resume found", "run/model.safetensors"])
+        # The weights that the run began with may be gone.
+        os.rename(self.path("run", "model.safetensors"), self.path("away.safetensors"))
+        self.succeed(*other, "--epochs", "3")
+        self.refuse(*other, "--epochs", "4", "--init", "away.safetensors",
+                    words=["--init away.safetensors: --resume found", "run/model.safetensors"])
+        os.rename(self.path("away.safetensors"), self.path("run", "model.safetensors"))
         # Without its options a run can't be resumed, unless a file says them.
         os.remove(self.path("other", "config.toml"))
         self.refuse(*other, "--epochs", "4",

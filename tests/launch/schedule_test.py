@@ -333,6 +333,16 @@ class ScheduleTest(OneFolderTest):
         self.assertIn("odd.json: field 'format' is missing",
                       self.refuse("schedule", "jobs.toml", "--topology", "odd.json"))
 
+    def test_epochs_that_are_not_simulated_are_named(self):
+        write(self.path("blocks.toml"), '[[group]]\nname = "a"\ndataset = "data"\nseeds = "1-2"\n'
+              'most-ranks = 1\nmodes = { x = { blocks = 4, blocks-until = 50 }, y = {} }\n')
+        result = run(["schedule", "blocks.toml", "--topology", "cluster.json", "--policy", "fifo",
+                      "--out", "blocks"], self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr.count(
+            "blocks.toml: group 'a': --blocks 4 --blocks-until 50 found, but a schedule simulates "
+            "epochs on the whole graph"), 1, result.stderr)
+
     def test_a_traced_run_corrects_it(self):
         model = ["--layers", "2", "--hidden", "16", "--norm", "batch", "--dropout", "0.5"]
         self.succeed("train", "data", *model, "--transport", "local", "--ranks", "8", "--threads", "1",
