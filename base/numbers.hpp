@@ -2,7 +2,6 @@
 #pragma once
 
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -15,12 +14,6 @@ namespace atl {
 
 // Allowed in a file where numbers are kept in single precision, in the words of errors.
 inline constexpr const char* kFiniteFloats = "finite numbers that fit f32, up to 3.4e38";
-// The same of weights of edges, of which none may get lost as 0.
-inline constexpr const char* kFloatWeights =
-    "finite numbers that fit f32, up to 3.4e38 and down to 1.2e-38, or 0";
-
-// Whether a number is 0 in single precision, or has few digits there because it is so small.
-inline bool is_tiny(float number) { return std::abs(number) < std::numeric_limits<float>::min(); }
 
 // The number that all of `text` spells, as std::from_chars reads it; empty if it spells none, or
 // one that a T does not hold.

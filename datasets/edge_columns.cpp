@@ -413,10 +413,9 @@ float weight_of_attributes(FieldReader& fields, Attributes attributes) {
   const std::string_view value = text.substr(at, text.find_first_of(",} ", at) - at);
   float weight = 0;
   const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), weight);
-  if (error != std::errc() || stop != value.data() + value.size() || !std::isfinite(weight) ||
-      is_lost_weight(value, weight)) {
+  if (error != std::errc() || stop != value.data() + value.size() || !std::isfinite(weight)) {
     before.fail_here(
-        fmt::format("weight {} found; allowed are {}", in_quotes(value), kFloatWeights));
+        fmt::format("weight {} found; allowed are {}", in_quotes(value), kFiniteFloats));
   }
   return weight;
 }

@@ -40,7 +40,7 @@ class EdgeLinesReader {
           edge.target = node(fields);
           break;
         case EdgeColumn::kWeight:
-          edge.weight = fields.weight("weight");
+          edge.weight = fields.number("weight");
           break;
         case EdgeColumn::kRelation:
           edge.type = static_cast<std::uint16_t>(fields.integer(0, kMaxTypes - 1, "relation"));

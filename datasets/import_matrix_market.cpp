@@ -79,7 +79,7 @@ void stream_entries(const fs::path& path, const EdgeSink& sink) {
     FieldReader fields(line, reader);
     const std::int64_t row = fields.integer(1, header.nodes, "row") - 1;
     const std::int64_t column = fields.integer(1, header.nodes, "column") - 1;
-    const float weight = header.weighted ? fields.weight("value") : 1;
+    const float weight = header.weighted ? fields.number("value") : 1;
     fields.expect_end();
     block.add(row, column, weight, 0);
     if (header.symmetric && row != column) block.add(column, row, weight, 0);

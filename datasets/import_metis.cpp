@@ -79,7 +79,7 @@ void stream_rows(const std::filesystem::path& path, const EdgeSink& sink) {
     skip_node_weights(fields, header);
     while (!fields.done()) {
       const std::int64_t neighbour = fields.integer(1, header.nodes, "node number") - 1;
-      block.add(neighbour, node, header.edge_weights ? fields.weight("edge weight") : 1.0F);
+      block.add(neighbour, node, header.edge_weights ? fields.number("edge weight") : 1.0F);
       ++listed;
     }
   }

@@ -5,7 +5,6 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/numbers.hpp"
 #include "base/paths.hpp"
 #include "base/progress.hpp"
 #include "datasets/ascending.hpp"
@@ -384,28 +383,17 @@ EdgeValues::EdgeValues(const EdgeValueFiles& files, std::int64_t edges) {
   if (files.open_types) types_.emplace(files.open_types()).require_shape({edges});
 }
 
-void EdgeValues::read_weights() {
-  number_.resize(weight_.size());
-  weights_->read(number_);
-  for (std::size_t i = 0; i < number_.size(); ++i) {
-    const double found = number_[i];
-    weight_[i] = static_cast<float>(found);
-    const bool is_finite = std::isfinite(found);
-    const bool fits = std::isfinite(weight_[i]) && (found == 0 || !is_tiny(weight_[i]));
-    if (is_finite && fits) continue;
-    fail_input("{}: element {} is {}; allowed are {}", weights_->place(),
-               at_ + static_cast<std::int64_t>(i), found,
-               is_finite ? kFloatWeights : "finite weights");
-  }
-}
-
 void EdgeValues::read(std::size_t count) {
   weight_.assign(count, 1.0F);
-  if (weights_) read_weights();
+  if (weights_) weights_->read(weight_);
   type_.assign(count, 0);
   if (types_) types_->read(type_);
   for (std::size_t i = 0; i < count; ++i) {
     const std::int64_t position = at_ + static_cast<std::int64_t>(i);
+    if (!std::isfinite(weight_[i])) {
+      fail_input("{}: element {} is {}; allowed are finite weights", weights_->place(), position,
+                 weight_[i]);
+    }
     if (type_[i] < 0 || type_[i] >= kMaxTypes) {
       fail_input("{}: element {} is {}; allowed are types 0 to {}", types_->place(), position,
                  type_[i], kMaxTypes - 1);

@@ -151,8 +151,7 @@ struct EdgeValueFiles {
   std::function<ArrayReader()> open_types = {};
 };
 
-// Reads them along with the edges, checked to be types, and finite weights that floats have. Weight
-// 1 and type 0 without.
+// Reads them along with the edges, checked to be finite and types. Weight 1 and type 0 without.
 class EdgeValues {
  public:
   EdgeValues(const EdgeValueFiles& files, std::int64_t edges);
@@ -162,10 +161,7 @@ class EdgeValues {
   void finish();
 
  private:
-  void read_weights();
-
   std::optional<ArrayReader> weights_, types_;
-  std::vector<double> number_;  // weights as they are in the file
   std::vector<float> weight_;
   std::vector<std::int64_t> type_;
   std::int64_t at_ = 0;

@@ -272,24 +272,6 @@ float FieldReader::number(const char* what) {
   return value;
 }
 
-float FieldReader::weight(const char* what) {
-  const std::string_view start = rest_;
-  const float value = number(what);
-  if (!is_tiny(value)) return value;
-  FieldReader before = *this;
-  before.rest_ = start;
-  if (is_lost_weight(before.peek(), value)) {
-    before.fail_here(
-        fmt::format("{} is {}; allowed are {}", what, in_quotes(before.peek()), kFloatWeights));
-  }
-  return value;
-}
-
-bool is_lost_weight(std::string_view text, float number) {
-  const std::string_view digits = text.substr(0, text.find_first_of("eE"));
-  return is_tiny(number) && digits.find_first_of("123456789") != digits.npos;
-}
-
 std::optional<std::int64_t> whole_number(std::string_view text) {
   const std::size_t point = text.find('.');
   const std::size_t exponent = text.find("e+");

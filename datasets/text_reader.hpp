@@ -77,8 +77,6 @@ class FieldReader {
   bool take_integer(std::int64_t minimum, std::int64_t maximum, std::int64_t& value);
   // The next field as a finite number.
   float number(const char* what);
-  // The same, unless it is not 0 and too small for a float.
-  float weight(const char* what);
   // The next field as any number, NaN and infinities included.
   double any_number(const char* what);
   // The next field without its quotes; valid until the next call. Throws Error{kInput} if there is
@@ -119,9 +117,6 @@ class FieldReader {
 // A whole number in a notation that has a point or, as R writes it, an exponent with its
 // sign: 12.0, 1e+05. With an exponent, or digits behind the point that are not 0, at most 2^53.
 std::optional<std::int64_t> whole_number(std::string_view text);
-
-// Whether a number that was read from `text` is not 0 and too small for a float.
-bool is_lost_weight(std::string_view text, float number);
 
 // A number begins with a digit, or a digit behind a sign or a point.
 bool looks_like_number(std::string_view text);
