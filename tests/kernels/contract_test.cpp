@@ -294,10 +294,11 @@ TEST_F(ContractDeathTest, PartsOfPackingResiduals) {
   kernels::QuantizeResiduals call{
       .x = view(2, 4),
       .rows = sources,
+      .scale = {},
       .kept = other(2, 4),
       .residuals = view(2, 4, 16),
       .list = {rows, first, offset, bits},
-      .rounding = {.row_ids = ids, .nearest = true},
+      .rounding = {.key = {}, .row_ids = ids, .nearest = true},
       .packets = std::as_writable_bytes(std::span(packets)),
       .trace = {std::span(trace).first(1), std::span(trace).last(1), bad}};
   const auto pack = [&] { h.backend().run(h.queue(), call); };

@@ -111,7 +111,7 @@ Residuals pack_residuals(Harness& h, const WireMessages& messages, const Residua
                       residuals,
                       about.wanted,
                       list,
-                      {.row_ids = h.input_span(nodes(count)), .nearest = true},
+                      {.key = {}, .row_ids = h.input_span(nodes(count)), .nearest = true},
                       std::as_writable_bytes(packets),
                       trace});
   return {{to_bytes(h.download_span(packets)), h.download_span(trace.range),

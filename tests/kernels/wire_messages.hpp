@@ -67,7 +67,7 @@ std::vector<double> unpack(Harness& h, const WireMessages& messages,
                            const std::vector<std::uint8_t>& bytes, DType storage,
                            const Held& held = {});
 
-// What quantize_residuals leaves.
+// The results of quantize_residuals.
 struct Residuals {
   Packed packed;
   std::vector<double> kept;       // [M, F]

@@ -111,7 +111,7 @@ std::unique_ptr<PendingExchange> MessageExchange::begin(const DistributedOperato
                              ? *found->second
                              : make_channel(op, channel, x.cols, x.dtype, round.epoch);
   if (widest_message(options_) > 0) {
-    // What a device records in one epoch, it replays in others.
+    // A device replays in later epochs what it records in one.
     const bool measured = !rank_.backend.host_accessible() || policy_->measures(round.epoch);
     return mine.begin(packets_, x, round, rows_, measured);
   }
