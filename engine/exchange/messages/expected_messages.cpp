@@ -59,12 +59,10 @@ MessageWork message_work(const ExchangeOptions& options, Direction direction, do
   const bool copies = rule.sends != MessageRule::Sends::kRows;
   const bool in_place = bits == 32 && !rule.pipelined && padded_columns(columns) == columns &&
                         (kind.messages == 0 || kind.messages == 1);
-  if (rule.sender_keeps()) {
-    work.pack.rows = kCopy + kAdd;
-    work.pack.messages += 1;  // as the receiver will see them
-    if (rule.sends == MessageRule::Sends::kCorrected) work.pack.rows += kCopy;
-    if (copies) work.pack.rows += kReduce;  // what they are added to
-  }
+  if (rule.sender_keeps()) work.pack.messages += 1;  // as the receiver will see them
+  if (rule.measures_drift || rule.shifts) work.pack.rows += kCopy + kAdd;
+  // In one pass, as CPUs do it: a row, and what is kept of it, read and written.
+  if (copies) work.pack.rows += kAdd;
   if (rule.measures_drift) work.pack.rows += 2 * kReduce;
   if (rule.shifts) {
     work.shifts = true;
