@@ -25,9 +25,8 @@ void draw_noise(Isa isa, const RandomKey& key, std::uint64_t row, std::int64_t f
 float round_to_codes(Isa isa, const float* values, const float* noise, std::int64_t count,
                      float zero, float step, std::int32_t top, std::uint8_t* codes);
 
-// The same at one bit, packed, where noise is 1/2 and half = step / 2: (value - zero) / step is
-// above 1/2 where value - zero is above that, because no number lies between that far from a
-// neighbour.
+// The same at one bit, packed, where noise is 1/2 and half = step / 2, without dividing: a quotient
+// that is above 1/2 is never rounded down to 1/2, so comparing value - zero with half agrees.
 void compare_to_codes(Isa isa, const float* values, std::int64_t count, float zero, float half,
                       std::byte* packed);
 
