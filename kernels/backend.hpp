@@ -34,6 +34,9 @@ class Recording {
 
 enum class CopyKind : std::uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice };
 enum class QueuePriority : std::uint8_t { kNormal, kHigh };
+// Of an operator: the whole run, in which measurements pay, or a few products until the next one
+// takes its place.
+enum class Lifetime : std::uint8_t { kRun, kStep };
 
 class Backend : public Interface<kernels::KernelOperations> {
  public:
@@ -126,10 +129,11 @@ class Backend : public Interface<kernels::KernelOperations> {
   const char* last_kernel() const { return last_kernel_; }
   // Works out how to run spmm of `op` on each of `ranges` fast, and how what else goes along its
   // edges divides rows of many. host_row_ptr: op.row_ptr in host memory. Null where nothing is to
-  // be worked out. May measure on the device; not while recording.
+  // be worked out. Products of an operator that lasts may measure on the device; not while
+  // recording.
   virtual std::shared_ptr<const PreparedSparse> prepare_spmm(
       Queue& queue, const SparseOperator& op, std::span<const std::int64_t> host_row_ptr,
-      std::span<const RowRange> ranges) = 0;
+      std::span<const RowRange> ranges, Lifetime lifetime = Lifetime::kRun) = 0;
 
  protected:
   void count_allocation() { ++allocations_; }

@@ -31,7 +31,7 @@ class HostBackend : public Implements<HostBackend, Backend, kernels::HostOperati
   std::unique_ptr<SpanClock> make_clock(Queue&) final { return nullptr; }
   std::shared_ptr<const PreparedSparse> prepare_spmm(Queue&, const SparseOperator&,
                                                      std::span<const std::int64_t>,
-                                                     std::span<const RowRange>) override {
+                                                     std::span<const RowRange>, Lifetime) override {
     return nullptr;
   }
 };

@@ -77,6 +77,7 @@ struct LocalGraphView {
   // Where results of some nodes alone are wanted (datasets/neighbourhood.hpp): by number of hops,
   // how many inner nodes are no farther from these. They are the first ones. Empty: all are wanted.
   std::span<const std::int64_t> within = {};
+  bool lasts = true;  // false: another graph takes its place after a few passes
 
   std::int64_t inner() const { return static_cast<std::int64_t>(inner_ids.size()); }
   std::int64_t marginal() const { return inner() - central; }

@@ -133,7 +133,7 @@ GraphOperators::GraphOperators(Backend& backend, Queue& queue, const LocalGraphV
 
   const auto prepare_matrix = [&](SparseOperator& op, const CsrView& csr,
                                   std::span<const RowRange> ranges) {
-    auto made = backend.prepare_spmm(queue, op, csr.row_ptr, ranges);
+    auto made = backend.prepare_spmm(queue, op, csr.row_ptr, ranges, lifetime_of(graph));
     op.prepared = made.get();
     prepared_.push_back(std::move(made));
   };

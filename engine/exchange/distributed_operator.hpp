@@ -60,6 +60,11 @@ constexpr GlobalId node_of_message(GlobalId id) {
   return GlobalId{to_index(id) & ((std::int64_t{1} << kSenderShift) - 1)};
 }
 
+// How long what is prepared for a graph is used.
+inline Lifetime lifetime_of(const LocalGraphView& graph) {
+  return graph.lasts ? Lifetime::kRun : Lifetime::kStep;
+}
+
 // Makes the sums of op that travel, from the marginal rows of x [op.with_halo(), F].
 void make_sums(Backend& backend, Queue& queue, const DistributedOperator& op, MatrixView x);
 

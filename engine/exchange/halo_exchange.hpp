@@ -121,6 +121,10 @@ class HaloExchange {
   // travelled from this epoch on, or nothing if that is no news. Throws Error{kInput} for messages
   // that can't be sent.
   virtual std::optional<ExchangeReport> end_epoch(const Round& /*round*/) { return std::nullopt; }
+  // Where the next step is on another graph, in place of end_epoch() and when all queued work has
+  // run: checks what travelled, and forgets all that it knows of the messages. Throws as
+  // end_epoch().
+  virtual void leave_graph(const Round& /*round*/) {}
   // For how many epochs, `epoch` and those behind it, packets keep their sizes and places: so long
   // a recording of one of them is good for the others. 1: end_epoch() of this one may change them.
   virtual int settled_epochs(int /*epoch*/) const { return kAlwaysSettled; }

@@ -72,7 +72,8 @@ void HaloReturn::sort_edges(Backend& backend, Queue& queue, const LocalGraphView
   edges_ = {backend, queue, std::move(edges)};
   const RowRange ranges[] = {
       {0, graph.central}, {graph.central, inner}, {0, inner}, {inner, columns}};
-  prepared_ = backend.prepare_spmm(queue, by_source_.view(), host_row_ptr, ranges);
+  prepared_ =
+      backend.prepare_spmm(queue, by_source_.view(), host_row_ptr, ranges, lifetime_of(graph));
 }
 
 }  // namespace atl

@@ -80,22 +80,24 @@ RelationOperators::RelationOperators(Backend& backend, Queue& queue, const Local
                                      {central * relations, inner * relations}};
   const Csr transposed = transpose(stacked.view(), columns);
   const RowRange backward_ranges[] = {{0, central}, {central, inner}};
-  backward_ =
-      make(backend, queue, rows_of(transposed, {0, inner}), inner * relations, backward_ranges);
+  const Lifetime lifetime = lifetime_of(graph);
+  backward_ = make(backend, queue, rows_of(transposed, {0, inner}), inner * relations,
+                   backward_ranges, lifetime);
   const RowRange halo_ranges[] = {{0, columns - inner}};
-  halo_backward_ =
-      make(backend, queue, rows_of(transposed, {inner, columns}), inner * relations, halo_ranges);
-  forward_ = make(backend, queue, std::move(stacked), columns, forward_ranges);
+  halo_backward_ = make(backend, queue, rows_of(transposed, {inner, columns}), inner * relations,
+                        halo_ranges, lifetime);
+  forward_ = make(backend, queue, std::move(stacked), columns, forward_ranges, lifetime);
 }
 
 RelationOperators::Matrix RelationOperators::make(Backend& backend, Queue& queue, Csr csr,
                                                   std::int64_t columns,
-                                                  std::span<const RowRange> ranges) {
+                                                  std::span<const RowRange> ranges,
+                                                  Lifetime lifetime) {
   Matrix made;
   const std::vector<std::int64_t> host_row_ptr = csr.row_ptr;
   made.csr = {backend, queue, std::move(csr), columns};
   made.matrix = made.csr.view();
-  made.prepared = backend.prepare_spmm(queue, made.matrix, host_row_ptr, ranges);
+  made.prepared = backend.prepare_spmm(queue, made.matrix, host_row_ptr, ranges, lifetime);
   made.matrix.prepared = made.prepared.get();
   return made;
 }

@@ -34,7 +34,7 @@ class RelationOperators {
     std::shared_ptr<const PreparedSparse> prepared;
   };
   static Matrix make(Backend& backend, Queue& queue, Csr csr, std::int64_t columns,
-                     std::span<const RowRange> ranges);
+                     std::span<const RowRange> ranges, Lifetime lifetime);
 
   std::int64_t relations_;
   std::vector<float> coefficients_;

@@ -55,6 +55,11 @@ class Loss {
   // total: nodes or (node, output) pairs that the mean runs over, or their weights, all ranks
   // together; > 0 where compute() is called.
   Loss(Backend& backend, const LossTargets& targets, double total);
+  // Other nodes from the next compute() on.
+  void set_targets(const LossTargets& targets, double total) {
+    targets_ = targets;
+    total_ = total;
+  }
 
   // Queues d loss / d logits [inner, outputs], and this rank's part of the loss on its way to the
   // host.

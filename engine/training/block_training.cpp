@@ -136,7 +136,7 @@ BlockEpoch BlockTraining::run_epoch(int epoch, bool goes_on, bool overlap, std::
     {
       const ScopedSpan span(rank_.trace, "next block", tag);
       if (repeats && block_ != nullptr) {
-        enter_again();
+        network_.forget_constants();  // evaluations have used the memory of its values meanwhile
       } else {
         enter(maker_.take(dealt, blocks[i]), static_cast<std::int64_t>(totals.nodes[blocks[i]]));
       }
@@ -177,8 +177,6 @@ void BlockTraining::take_nodes(const PartBlock& block, std::int64_t nodes) {
 }
 
 void BlockTraining::enter(const PartBlock& block, std::int64_t nodes) {
-  // Widths, and places in packets, are those of the messages of one graph.
-  if (!exchange_->is_exact()) exchange_.reset();
   take_nodes(block, nodes);
   const ConstMatrixView all = data_.features();
   const std::int64_t inner = std::ssize(rows_);
@@ -186,42 +184,48 @@ void BlockTraining::enter(const PartBlock& block, std::int64_t nodes) {
     features_ = Tensor(rank_.backend, inner + inner / 8, all.cols, all.dtype);
   }
   const MatrixView features = features_.reshaped(inner, all.cols);
-  rank_.backend.run(rank_.queue, kernels::GatherRows{all, rows_, {}, features});
-  network_.enter(block.graph.view(), features);
-  if (exchange_ == nullptr)
-    exchange_ = make_exchange(options_.first_exchange_options(), slice_rank_);
-  exchange_->keep_alive(network_.memory());
-}
-
-void BlockTraining::enter_again() {
-  network_.forget_constants();
-  if (exchange_->is_exact()) return;
-  // As if the run went on from here: what an exchange remembers is in no checkpoint.
-  exchange_ = make_exchange(options_.first_exchange_options(), slice_rank_);
+  const ConstDeviceArray<LocalId> rows{rank_.backend, rank_.queue, rows_};
+  rank_.backend.run(rank_.queue, kernels::GatherRows{all, rows.span(), {}, features});
+  LocalGraphView graph = block.graph.view();
+  graph.lasts = dealing_.repeats();
+  network_.enter(graph, features);
   exchange_->keep_alive(network_.memory());
 }
 
 LossTargets BlockTraining::take_targets() {
-  targets_.rows.clear();
+  targets_.rows.host.clear();
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    if (weight_of_row_[to_index(rows_[i])] > 0) targets_.rows.push_back(static_cast<LocalId>(i));
+    if (weight_of_row_[to_index(rows_[i])] > 0) {
+      targets_.rows.host.push_back(static_cast<LocalId>(i));
+    }
   }
-  LossTargets targets = data_.targets();
-  targets.labels = copy_rows(targets.labels, 1, rows_, targets_.labels);
-  targets.multi_labels =
-      copy_rows(targets.multi_labels, data_.outputs(), rows_, targets_.multi_labels);
-  targets.numbers = copy_rows(targets.numbers, data_.outputs(), rows_, targets_.numbers);
-  targets.rows = targets_.rows;
+  LossTargets targets = data_.host_targets();
+  const auto of_nodes = [&]<typename T>(std::span<const T> labels, std::int64_t columns,
+                                        OfNodes<T>& of) {
+    return of.upload(rank_, copy_rows(labels, columns, rows_, of.host));
+  };
+  targets.labels = of_nodes(targets.labels, 1, targets_.labels);
+  targets.multi_labels = of_nodes(targets.multi_labels, data_.outputs(), targets_.multi_labels);
+  targets.numbers = of_nodes(targets.numbers, data_.outputs(), targets_.numbers);
+  targets.rows = targets_.rows.upload(rank_, targets_.rows.host);
   return targets;
 }
 
 void BlockTraining::step(const Round& round, double weight, BlockEpoch& result) {
-  Loss loss(rank_.backend, take_targets(), weight);
+  const LossTargets targets = take_targets();
+  if (loss_ == nullptr) {
+    loss_ = std::make_unique<Loss>(rank_.backend, targets, weight);
+  } else {
+    loss_->set_targets(targets, weight);
+  }
   network_.run_forward(*exchange_, round);
-  network_.run_backward(*exchange_, round, loss);
+  network_.run_backward(*exchange_, round, *loss_);
   network_.run_step(round, optimizer_);
   rank_.reducer.synchronize();
-  result.loss += loss.local_sum();
+  // Widths, and places in packets, are those of the messages of one block. Where it is the only
+  // one, too: what an exchange remembers is in no checkpoint.
+  exchange_->leave_graph(round);
+  result.loss += loss_->local_sum();
   // All ranks of a part have the same edges: one of them counts.
   if (rank_.group == nullptr || rank_.group->role() == 0) {
     result.edges += std::ssize(block_->graph.forward.csr.col_idx);

@@ -44,12 +44,22 @@ class BlockTraining {
   std::int64_t group_bytes() const { return group_bytes_; }
 
  private:
-  // Labels of a block's nodes.
+  // Labels of a block's nodes, on the host and in the backend's memory.
+  template <typename T>
+  struct OfNodes {
+    std::vector<T> host;
+    ConstDeviceArray<T> array;
+
+    std::span<const T> upload(const Rank& rank, std::span<const T> values) {
+      array = {rank.backend, rank.queue, values};
+      return array.span();
+    }
+  };
   struct Targets {
-    std::vector<std::int32_t> labels;
-    std::vector<std::uint8_t> multi_labels;
-    std::vector<float> numbers;
-    std::vector<LocalId> rows;
+    OfNodes<std::int32_t> labels;
+    OfNodes<std::uint8_t> multi_labels;
+    OfNodes<float> numbers;
+    OfNodes<LocalId> rows;
   };
 
   // The most that a block of the first epochs takes here.
@@ -57,8 +67,6 @@ class BlockTraining {
   // Sums over all ranks, as nodes are dealt in this epoch. Collective.
   BlockCounts totals(int epoch);
   void enter(const PartBlock& block, std::int64_t nodes);
-  // The block that it has. Evaluations have used the memory of its values meanwhile.
-  void enter_again();
   LossTargets take_targets();
   // From now on this rank's nodes and rows are those of a block with so many nodes on all ranks.
   void take_nodes(const PartBlock& block, std::int64_t nodes);
@@ -73,6 +81,7 @@ class BlockTraining {
   Optimizer& optimizer_;
   Network network_;
   std::unique_ptr<HaloExchange> exchange_;
+  std::unique_ptr<Loss> loss_;         // null before the first step
   std::vector<double> weight_of_row_;  // in the loss of training
   RankRows most_;
   const PartBlock* block_ = nullptr;  // the maker's

@@ -96,6 +96,15 @@ void RankData::take_split(Backend& backend, Queue& queue, Transport& transport) 
                loss_.name);
 }
 
+LossTargets RankData::host_targets() const {
+  LossTargets targets = targets_;
+  const bool binary = dataset_.task == Task::kBinary;
+  targets.labels = binary ? std::span<const std::int32_t>() : host_labels_;
+  targets.multi_labels = binary ? binary_targets_ : host_multi_labels_;
+  targets.numbers = host_numbers_;
+  return targets;
+}
+
 void RankData::copy_features(Backend& backend, Queue& queue, std::span<const float> of_part) {
   const MatrixView own = feature_memory_.view();
   if (group_ == nullptr) return upload_f32(backend, queue, of_part, own);
@@ -214,7 +223,8 @@ void RankData::take_labels(Backend& backend, Queue& queue, const Shard& shard) {
     host_labels_ = own_rows(shard.labels(), 1, share_.labels);
     if (dataset_.task == Task::kBinary) {
       outputs_ = 1;
-      multi_labels_ = {backend, queue, binary_targets(host_labels_)};
+      binary_targets_ = binary_targets(host_labels_);
+      multi_labels_ = {backend, queue, std::span<const std::uint8_t>(binary_targets_)};
     } else {
       labels_ = {backend, queue, host_labels_};
     }

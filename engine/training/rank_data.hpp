@@ -65,6 +65,8 @@ class RankData {
   // The weights of --class-weights, empty without it.
   std::span<const float> host_class_weights() const { return host_class_weights_; }
   const LossTargets& targets() const { return targets_; }
+  // The same with labels on the host; rows and weights stay where they are.
+  LossTargets host_targets() const;
   std::int64_t outputs() const { return outputs_; }  // logits per node; 0: of links
 
   // The bytes of what training can't do without: features, and the graph in both directions. In a
@@ -134,6 +136,7 @@ class RankData {
   std::vector<std::int64_t> label_counts_;
   ConstDeviceArray<std::int32_t> labels_;
   ConstDeviceArray<std::uint8_t> multi_labels_;
+  std::vector<std::uint8_t> binary_targets_;  // on the host, of a binary task
   std::span<const float> host_numbers_;
   LabelSpread label_spread_;
   ConstDeviceArray<float> numbers_;

@@ -102,12 +102,6 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
       fail_option("--dtype {}: backend {} has no such storage; allowed there are f32, bf16",
                   to_string(options.model.dtype), backend_->name());
     }
-    if (options.blocks.any() && !backend_->host_accessible()) {
-      fail_option(
-          "{}: backend {} found, and {} on the host; allowed are cpu and reference",
-          options.blocks.option(), backend_->name(),
-          options.blocks.deals() ? "blocks are made" : "the graph that training sees is made");
-    }
     bytes_at_start_ = backend_->available_bytes();
     queue_ = backend_->make_queue();
   });

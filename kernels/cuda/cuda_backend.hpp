@@ -61,7 +61,8 @@ class CudaBackend final
   std::unique_ptr<SpanClock> make_clock(Queue& queue) override;
   std::shared_ptr<const PreparedSparse> prepare_spmm(Queue& queue, const SparseOperator& op,
                                                      std::span<const std::int64_t> host_row_ptr,
-                                                     std::span<const RowRange> ranges) override;
+                                                     std::span<const RowRange> ranges,
+                                                     Lifetime lifetime) override;
 
   // --- for kernels ---
   // This backend's queue behind the interface, with its device made the thread's current one: the

@@ -5,7 +5,8 @@
 namespace atl::cuda {
 
 PreparedRange::PreparedRange(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
-                             RowRange range) {
+                             RowRange range, Lifetime lifetime)
+    : lifetime_(lifetime) {
   RowBins bins = bin_rows(row_ptr, range);
   host_split_ = std::move(bins.split);
   rows_ = upload(backend, queue, bins.rows);
@@ -23,12 +24,12 @@ PreparedRange::PreparedRange(Backend& backend, Queue& queue, std::span<const std
 }
 
 PreparedSpmm::PreparedSpmm(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
-                           std::span<const RowRange> ranges) {
+                           std::span<const RowRange> ranges, Lifetime lifetime) {
   for (const RowRange range : ranges) {
     ATOLL_ASSERT(0 <= range.begin && range.begin <= range.end &&
                      range.end < static_cast<std::int64_t>(row_ptr.size()),
                  "rows {}..{} of {} to prepare", range.begin, range.end, row_ptr.size());
-    ranges_.push_back(std::make_unique<PreparedRange>(backend, queue, row_ptr, range));
+    ranges_.push_back(std::make_unique<PreparedRange>(backend, queue, row_ptr, range, lifetime));
   }
 }
 

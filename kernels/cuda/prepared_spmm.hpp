@@ -17,9 +17,10 @@ namespace atl::cuda {
 class PreparedRange {
  public:
   PreparedRange(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
-                RowRange range);
+                RowRange range, Lifetime lifetime);
 
   RowRange range() const { return work_.range; }
+  bool lasts() const { return lifetime_ == Lifetime::kRun; }
   std::int64_t nnz() const { return nnz_; }
   const SpmmWork& work() const { return work_; }
   // cuSPARSE's copies of the rows, made when they are first asked for. Null: the type does not hold
@@ -30,6 +31,7 @@ class PreparedRange {
 
  private:
   SpmmWork work_;
+  Lifetime lifetime_;
   std::int64_t nnz_ = 0;
   std::vector<SplitRow> host_split_;
   DeviceMemory rows_;
@@ -41,7 +43,7 @@ class PreparedRange {
 class PreparedSpmm final : public PreparedSparse {
  public:
   PreparedSpmm(Backend& backend, Queue& queue, std::span<const std::int64_t> row_ptr,
-               std::span<const RowRange> ranges);
+               std::span<const RowRange> ranges, Lifetime lifetime = Lifetime::kRun);
 
   // Null if the range was not prepared.
   PreparedRange* find(RowRange range) const;

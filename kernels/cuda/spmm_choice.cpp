@@ -186,7 +186,7 @@ KernelChoice take_cusparse(const Job& job, CusparseSpmm& copy) {
 // The kernel of a shape that no choice names; nothing where cuSPARSE has no part in it.
 std::optional<KernelChoice> decide(const Job& job, const KernelChoices& choices) {
   const SpmmWish wish = choices.wish();
-  const bool measures = job.prepared.nnz() > choices.measured_edges();
+  const bool measures = job.prepared.lasts() && job.prepared.nnz() > choices.measured_edges();
   if (wish == SpmmWish::kOwn || (wish == SpmmWish::kAuto && !measures)) return std::nullopt;
   KernelChoice choice{kOwn, {}, {}};
   CusparseSpmm* copy = nullptr;
@@ -209,11 +209,13 @@ Choice choose(const Job& job, KernelChoices* choices, const std::string& device)
   // Measuring runs the job several times and waits for it.
   if (job.recording) return nullptr;
   const KernelKey key = job.key(device);
-  std::optional<std::string> kernel = choices->lookup(key);
+  // What was measured for an operator of the same size holds for one that lasts.
+  std::optional<std::string> kernel;
+  if (prepared.lasts()) kernel = choices->lookup(key);
   if (!kernel) {
     if (std::optional<KernelChoice> made = decide(job, *choices)) {
       kernel = made->kernel;
-      choices->record(key, std::move(*made));
+      if (prepared.lasts()) choices->record(key, std::move(*made));
     }
   }
   const Choice choice = kernel ? sparse_algorithm_named(*kernel) : nullptr;
@@ -233,7 +235,7 @@ void give_up(const Job& job, KernelChoices& choices, const KernelKey& key, Choic
         why, job.x.cols, choice->name);
   });
   job.prepared.chosen[job.shape()] = nullptr;
-  choices.replace_kernel(key, kOwn);
+  if (job.prepared.lasts()) choices.replace_kernel(key, kOwn);
 }
 
 // False where cuSPARSE does not run the job as chosen, and nothing was done: it may not be given
@@ -255,9 +257,9 @@ bool runs_by_cusparse(const Job& job, KernelChoices& choices, const std::string&
 
 std::shared_ptr<const PreparedSparse> CudaBackend::prepare_spmm(
     Queue& queue, const SparseOperator&, std::span<const std::int64_t> host_row_ptr,
-    std::span<const RowRange> ranges) {
+    std::span<const RowRange> ranges, Lifetime lifetime) {
   ATOLL_ASSERT(!recording_, "a preparation while recording");
-  return std::make_shared<PreparedSpmm>(*this, queue, host_row_ptr, ranges);
+  return std::make_shared<PreparedSpmm>(*this, queue, host_row_ptr, ranges, lifetime);
 }
 
 // By the kernel that was chosen.

@@ -115,10 +115,11 @@ std::vector<float> narrow_features(const Graph& graph, std::int64_t columns) {
   return x;
 }
 
-std::vector<double> product_of(Harness& h, const Graph& graph, std::int64_t columns) {
+std::vector<double> product_of(Harness& h, const Graph& graph, std::int64_t columns,
+                               Lifetime lifetime = Lifetime::kRun) {
   SparseOperator op = graph.upload(h);
   const std::vector<RowRange> ranges{{0, graph.rows / 2}, {graph.rows / 2, graph.rows}};
-  const auto made = h.backend().prepare_spmm(h.queue(), op, graph.row_ptr, ranges);
+  const auto made = h.backend().prepare_spmm(h.queue(), op, graph.row_ptr, ranges, lifetime);
   op.prepared = made.get();
   const ConstMatrixView x = h.input(graph.cols, columns, narrow_features(graph, columns));
   const MatrixView y = h.output(graph.rows, columns);
@@ -269,6 +270,24 @@ TEST_F(CudaChoiceTest, SmallMatricesAreNotMeasured) {
   ASSERT_EQ(list.size(), 1U);
   EXPECT_EQ(list[0].at("kernel"), "cusparse-alg3");
   EXPECT_THAT(list[0].at("milliseconds"), IsEmpty());
+}
+
+// Nor does a calibration file get a line for each of them, or say what runs there.
+TEST_F(CudaChoiceTest, OperatorsOfOneStepAreNotMeasured) {
+  const Graph graph =
+      Graph(std::vector<std::int64_t>(8, 300)).without_edge_weights().with_finite_first_row();
+  for (const auto& [wish, kernel] : {std::pair(SpmmWish::kAuto, "own"),
+                                     {SpmmWish::kOwn, "own"},
+                                     {SpmmWish::kCusparse, "cusparse-alg3"}}) {
+    const auto choices = std::make_shared<KernelChoices>(wish, 0);
+    Harness h("cuda", {.device = 0, .choices = choices});
+    h.set_padding(aligning(12));
+    Harness expected("reference");
+    expect_close(product_of(h, graph, 12, Lifetime::kStep), product_of(expected, graph, 12), 5e-6,
+                 "y");
+    EXPECT_STREQ(h.backend().last_kernel(), kernel);
+    EXPECT_THAT(choices->to_json().at("kernel_choices"), IsEmpty());
+  }
 }
 
 // One preparation for several numbers of columns and strides, as a model's layers have them: each

@@ -34,6 +34,7 @@ class MessageExchange final : public HaloExchange {
   std::int64_t buffer_bytes(const DistributedOperator& op, std::int64_t columns,
                             DType dtype) const override;
   std::optional<ExchangeReport> end_epoch(const Round& round) override;
+  void leave_graph(const Round& round) override;
   int settled_epochs(int epoch) const override {
     // A recording is of packets that are used in the epoch that sends them.
     return options_.pipelined() ? 1 : policy_->settled_epochs(epoch);
@@ -45,6 +46,8 @@ class MessageExchange final : public HaloExchange {
  private:
   MessageChannel& make_channel(const DistributedOperator& op, const Channel& channel,
                                std::int64_t cols, DType storage, int epoch);
+  // Those of the epoch, or step, that ends: where the host could not see them at once.
+  void require_sendable(int epoch) const;
   // Collective: whether the checkpoint's rows are those of this channel on all ranks.
   bool restore(MessageChannel& channel);
   // The widths in use, summed over ranks.
@@ -130,10 +133,20 @@ std::int64_t MessageExchange::buffer_bytes(const DistributedOperator& op, std::i
                               columns, dtype);
 }
 
+void MessageExchange::require_sendable(int epoch) const {
+  if (rank_.backend.host_accessible()) return;
+  for (const auto& [slot, channel] : channels_) channel->require_sendable(epoch);
+}
+
+void MessageExchange::leave_graph(const Round& round) {
+  require_sendable(round.epoch);
+  channels_.clear();
+  policy_ = make_message_policy(options_, rank_);
+  if (packets_.packing_clock() != nullptr) packets_.packing_clock()->reset();
+}
+
 std::optional<ExchangeReport> MessageExchange::end_epoch(const Round& round) {
-  if (!rank_.backend.host_accessible()) {
-    for (const auto& [slot, channel] : channels_) channel->require_sendable(round.epoch);
-  }
+  require_sendable(round.epoch);
   std::optional<ExchangeReport> news;
   if (changed_) {
     news = describe();
