@@ -51,9 +51,10 @@ class Network {
   // parameters of another network, and add to their gradients.
   Network(Program training, Program evaluation, const NetworkOptions& options, const Rank& rank,
           ParameterStore& parameters, std::int64_t inner, const MostPairs& most);
-  // Trains the model of `whole` on other graphs: with its parameters, its norms and, as long as it
-  // is enough, its memory, in which nothing outlives a pass but its constants. `whole` must outlive
-  // it; `rank` may have other nodes for each graph. enter() comes before anything runs.
+  // Trains the model of `whole` on other graphs: with its parameters, its norms and, unless that is
+  // a file and as long as it is enough, its memory, in which nothing outlives a pass but its
+  // constants. `whole` must outlive it; `rank` may have other nodes for each graph. enter() comes
+  // before anything runs.
   Network(Network& whole, const Rank& rank);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -64,8 +65,14 @@ class Network {
   // default its own.
   std::int64_t value_bytes(const Program& training) const;
   std::int64_t value_bytes() const { return values_->resident_bytes(options_.values_in_file); }
+  // The same of a network that trains on other graphs: on one of the rows that it has room for; and
+  // those of them that it doesn't share with the network of the whole graph.
+  std::int64_t graph_value_bytes() const {
+    return training_.layout.elements * bytes_of(options_.dtype);
+  }
+  std::int64_t own_value_bytes() const { return owns_values_ ? values_->bytes() : 0; }
   // If values lay in a file: the least of them in memory at a time, and what the disk has to do for
-  // an epoch with more.
+  // an epoch with more; where it trains on other graphs alone, for an evaluation.
   std::int64_t least_budget() const;
   DiskTraffic disk_traffic(std::int64_t budget) const;
   // Whether features must be in memory then: what reads them in order can do with parts of them.
@@ -177,6 +184,8 @@ class Network {
 
   Pass prepare(Program program) const;
   void reserve_values();
+  // What runs on this graph.
+  std::vector<const Pass*> passes() const;
   // The calls of blocks of a pass, if values lay in a file.
   PagingProblem paged(const Pass& pass, std::span<const Block> blocks) const;
   MatrixView values() const;  // memory of a layout
@@ -211,6 +220,7 @@ class Network {
   const Pass* ran_ = nullptr;  // the last run_forward()
   std::shared_ptr<ValueMemory> values_;
   std::int64_t values_begin_ = 0;                   // in it: element where layouts begin
+  bool owns_values_ = true;                         // else they are another network's
   bool trains_others_ = false;                      // graphs that it enters
   std::unique_ptr<ColumnExchange> group_exchange_;  // null: this rank holds its part alone
   std::unique_ptr<Queue> copies_;  // beside the rank's queue; null: nothing is stored

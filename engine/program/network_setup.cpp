@@ -47,7 +47,12 @@ Network::Network(Network& whole, const Rank& rank)
       state_(whole.state_, rank),
       values_(whole.values_),
       values_begin_(whole.evaluation_.layout.kept_elements),
+      owns_values_(whole.options_.values_in_file.any()),
       trains_others_(true) {
+  if (owns_values_) {
+    values_ = std::make_shared<ValueMemory>(options_.dtype);
+    values_begin_ = 0;
+  }
   training_.program = whole.training_.program;
   training_.schedule = schedule(training_.program, 1);
   training_.ends = last_instants(training_.program, training_.schedule);
@@ -81,6 +86,7 @@ void Network::enter(const LocalGraphView& graph, ConstMatrixView features) {
   values_->reserve(elements + elements / 8);
   values_->allocate(rank_.backend);
   values_begin_ = 0;
+  owns_values_ = true;
 }
 
 MatrixView Network::values() const {
@@ -112,9 +118,14 @@ PagingProblem Network::paged(const Pass& pass, std::span<const Block> blocks) co
                         values_->unit());
 }
 
+std::vector<const Network::Pass*> Network::passes() const {
+  if (!options_.trains) return {&evaluation_};
+  return {&training_, &evaluation_};
+}
+
 std::int64_t Network::least_budget() const {
   std::int64_t least = 0;
-  for (const Pass* pass : {&training_, &evaluation_}) {
+  for (const Pass* pass : passes()) {
     for (const auto* blocks : {&pass->schedule.prologue, &pass->schedule.blocks}) {
       least = std::max(least, least_paged_bytes(paged(*pass, *blocks)));
     }
@@ -123,7 +134,7 @@ std::int64_t Network::least_budget() const {
 }
 
 bool Network::needs_features() const {
-  for (const Pass* pass : {&training_, &evaluation_}) {
+  for (const Pass* pass : passes()) {
     for (const auto* blocks : {&pass->schedule.prologue, &pass->schedule.blocks}) {
       if (paged(*pass, *blocks).needs_features) return true;
     }
@@ -132,7 +143,8 @@ bool Network::needs_features() const {
 }
 
 DiskTraffic Network::disk_traffic(std::int64_t budget) const {
-  const PagingPlan plan = plan_paging(paged(training_, training_.schedule.blocks), budget);
+  const Pass& pass = *passes().front();
+  const PagingPlan plan = plan_paging(paged(pass, pass.schedule.blocks), budget);
   return {plan.written_bytes, plan.read_bytes};
 }
 
@@ -144,8 +156,9 @@ void Network::make_file() {
   const auto plan = [&](const Pass& pass, const std::vector<Block>& blocks) {
     return plan_paging(paged(pass, blocks), in_file.budget);
   };
-  paging_->prologue = plan(training_, training_.schedule.prologue);
-  paging_->training = plan(training_, training_.schedule.blocks);
+  const Pass& first = *passes().front();
+  paging_->prologue = plan(first, first.schedule.prologue);
+  if (options_.trains) paging_->training = plan(training_, training_.schedule.blocks);
   paging_->evaluation = plan(evaluation_, evaluation_.schedule.blocks);
   paging_->pager =
       values_->make_pager(in_file, training_.layout.kept_elements * bytes_of(options_.dtype));
@@ -185,7 +198,7 @@ std::int64_t Network::activation_bytes() const {
 }
 
 void Network::allocate() {
-  if (!trains_others_ && !paging_) values_->allocate(rank_.backend);
+  if (owns_values_ && !paging_) values_->allocate(rank_.backend);
   if (host_bytes() > 0) {
     copies_ = rank_.backend.make_copy_queue();
     host_values_ = allocate_staging(rank_.backend, host_bytes());

@@ -30,6 +30,8 @@ class BlockTraining {
 
   // Bytes beside those of `whole`, about.
   std::int64_t bytes() const;
+  // See Network.
+  std::int64_t graph_value_bytes() const { return network_.graph_value_bytes(); }
   // See Network; of a block, about.
   std::int64_t activation_bytes() const { return network_.activation_bytes(); }
   // When `whole` has taken its memory. Collective.

@@ -48,6 +48,7 @@ class Chooser {
         layers_(layer_count(trainer.model())),
         offload_(offload_of(trainer, transport)),
         pages_(pages(trainer, transport)),
+        on_blocks_(trainer.block_value_bytes() > 0),
         resident_(resident_here(trainer, transport)),
         others_(trainer.bytes_needed() + trainer.data().bytes() + resident_ -
                 trainer.network().value_bytes()) {
@@ -56,6 +57,10 @@ class Chooser {
 
   Savings choose() {
     if (fits({})) return {};
+    if (on_blocks_) {
+      if (!pages_ || !fits_paged()) refuse();
+      return {.paged_budget = paged_budget()};
+    }
     std::vector<Savings> fitting;
     const bool may_send_again = transport_.size() == 1 || trainer_.sends_exactly();
     for (const bool keeps : {true, false}) {
@@ -102,8 +107,10 @@ class Chooser {
 
   OffloadChoice offload_of_options() const { return trainer_.model().offload; }
 
-  // This rank's bytes beside values in a file. Mapped features are in memory in small parts.
+  // This rank's bytes beside values in a file. Mapped features are in memory in small parts, but
+  // where blocks take rows of them; values of these are in memory.
   std::int64_t beside_paged() const {
+    if (on_blocks_) return others_ + trainer_.block_value_bytes();
     if (trainer_.network().needs_features()) return others_;
     const std::int64_t features = std::ssize(trainer_.data().mapped_features());
     return others_ - features + std::min(features, kPagingWindow);
@@ -185,7 +192,9 @@ class Chooser {
     const auto [place, is_new] = known_.try_emplace(
         {savings.dropping.last_run, savings.dropping.keeps_aggregates, savings.offloading.layers});
     if (!is_new) return place->second;
-    const std::int64_t mine = others_ + trainer_.network().value_bytes(program_of(savings));
+    const Network& network = trainer_.network();
+    const std::int64_t mine =
+        others_ + (on_blocks_ ? network.value_bytes() : network.value_bytes(program_of(savings)));
     place->second = std::ranges::max(values_of_ranks(transport_, mine, {"memory of values"}));
     return place->second;
   }
@@ -239,14 +248,14 @@ class Chooser {
     max_over_ranks(transport_, std::span(&resident, 1), {"resident memory"});
     constexpr std::int64_t kMiB = std::int64_t{1} << 20;
     const std::int64_t enough = least + 4 * kMiB + static_cast<std::int64_t>(resident / 32);
-    const char* const saved = pages_                            ? "computed again or lie in a file"
-                              : offload_ == OffloadChoice::kOff ? "computed again"
+    const char* const saved = on_blocks_ ? "of evaluations are in a file"
+                              : pages_   ? "are computed again or lie in a file"
+                              : offload_ == OffloadChoice::kOff ? "are computed again"
                               : offload_ == OffloadChoice::kOn
-                                  ? "kept by the host"
-                                  : "computed again or kept by the host";
+                                  ? "are kept by the host"
+                                  : "are computed again or kept by the host";
     const std::string less =
-        least == bytes({}) ? ""
-                           : fmt::format(", {} where values are {}", format_bytes(least), saved);
+        least == bytes({}) ? "" : fmt::format(", {} where values {}", format_bytes(least), saved);
     // Rounded up to what a user would type.
     fail(ErrorKind::kMemory,
          "--memory {}: training takes {} per rank{}; --memory {}MiB or more is sure to be enough; "
@@ -260,6 +269,7 @@ class Chooser {
   const int layers_;
   const OffloadChoice offload_;
   const bool pages_;
+  const bool on_blocks_;  // all steps; the whole graph is for evaluations
   const std::int64_t resident_;
   const std::int64_t others_;  // but values
   double plain_time_ = 0;

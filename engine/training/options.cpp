@@ -126,8 +126,14 @@ void check_blocks(const TrainOptions& options) {
          why("which sends rows once that are others in every block",
              "which sends rows once, and evaluations have other rows than training"),
          "allowed is none");
-  refuse(!options.model.memory.empty(), "--memory",
-         "which says what may be kept of the whole graph's values");
+  refuse(!options.model.memory.empty() && !(blocks.deals() && options.trains_on_blocks_alone()),
+         "--memory",
+         why("where epochs on the whole graph follow, which keep more than a block does",
+             "which says what training on the whole graph may keep"),
+         blocks.deals() ? "allowed where all epochs are on blocks" : "allowed without it");
+  refuse(options.model.offload == OffloadChoice::kOn && options.model.offload_folder.empty(),
+         "--offload on", "and values of a step on another graph don't wait in the host's memory",
+         "allowed are auto and off");
   refuse(options.model.trains_nodes(), "--features trained",
          "whose trained rows would take steps while they are in other blocks");
   refuse(options.trace, "--trace", "and a trace shows one graph");

@@ -430,11 +430,14 @@ void RankJob::log_savings(const std::string& memory) const {
   if (model.paged_budget > 0) {
     const Network& network = trainer_->network();
     const DiskTraffic traffic = network.disk_traffic(model.paged_budget);
+    const bool evaluates = trainer_->block_value_bytes() > 0;
     log::info(
-        "{}: on rank 0, {} of {} of values are in memory at a time, the others in a file in {}; an "
-        "epoch writes {} and reads {}",
+        "{}: on rank 0, {} of {} of values{} are in memory at a time, the others in a file in {}; "
+        "an {} writes {} and reads {}",
         why, format_bytes(model.paged_budget), format_bytes(network.all_value_bytes()),
-        model.offload_folder, format_bytes(traffic.written), format_bytes(traffic.read));
+        evaluates ? " of evaluations" : "", model.offload_folder,
+        evaluates ? "evaluation" : "epoch", format_bytes(traffic.written),
+        format_bytes(traffic.read));
   }
 }
 

@@ -77,6 +77,10 @@ class Trainer {
                               : EvaluationLoss::bytes(data_, model_.dtype) + weighted) +
            (blocks_ != nullptr ? blocks_->bytes() : 0);
   }
+  // The part of bytes_needed() for values of a step, where that is on a block; else 0.
+  std::int64_t block_value_bytes() const {
+    return trains_on_blocks_alone() ? blocks_->graph_value_bytes() : 0;
+  }
   // Bytes of what training can't do without: features, graph, activations that backward reads.
   std::int64_t bytes_held() const {
     return data_.bytes() + network_.covered_bytes() +

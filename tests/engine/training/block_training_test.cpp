@@ -522,7 +522,19 @@ TEST(BlockTraining, RefusesWhatItCanNot) {
   EXPECT_THAT(message([](TrainOptions& o) { o.trace = true; }), HasSubstr("--trace"));
   EXPECT_THAT(message([](TrainOptions& o) { o.model.recompute_all = true; }),
               HasSubstr("--recompute all"));
-  EXPECT_THAT(message([](TrainOptions& o) { o.model.memory = "1GiB"; }), HasSubstr("--memory"));
+  EXPECT_THAT(message([](TrainOptions& o) {
+                o.model.memory = "1GiB";
+                o.blocks.until.epoch = 3;
+              }),
+              HasSubstr("--memory found, where epochs on the whole graph follow"));
+  EXPECT_THAT(message([](TrainOptions& o) {
+                o.model.memory = "1GiB";
+                o.blocks = {};
+                o.blocks.seen = SeenNodes::kTrain;
+              }),
+              HasSubstr("--memory found"));
+  EXPECT_THAT(message([](TrainOptions& o) { o.model.offload = OffloadChoice::kOn; }),
+              HasSubstr("--offload on found"));
   EXPECT_THAT(message([](TrainOptions& o) { o.cuda_graph = GraphReplay::kOn; }),
               HasSubstr("--cuda-graph on"));
   const TempDir dir;

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/engine/training/example_runs.hpp"
+#include "tests/engine/training/block_options.hpp"
 #include "tests/support/thrown_error.hpp"
 
 namespace atl {
@@ -101,6 +101,76 @@ TEST(ValuesInFile, TakeTurnsWithEvaluationsAndGoOnFromACheckpoint) {
     EXPECT_EQ(std::vector(valid.begin(), valid.begin() + 4),
               std::vector(valid.begin() + 4, valid.end()));
   }
+}
+
+// Losses and evaluations of epochs in turns.
+std::vector<double> numbers_of(const std::filesystem::path& dataset, int ranks,
+                               const TrainOptions& options) {
+  std::vector<double> numbers;
+  PartitionOptions partition;
+  partition.method = "random";
+  run_local_ranks(ranks, 30, [&](Transport& transport) {
+    RankJob job(transport, dataset, partition, options);
+    for (int epoch = 1; epoch <= 4; ++epoch) {
+      const double loss = job.trainer().run_epoch(epoch).loss;
+      const Metrics metrics = job.trainer().evaluate(epoch);
+      if (transport.rank() == 0) {
+        numbers.insert(numbers.end(), {loss, metrics.valid, metrics.valid_loss});
+      }
+    }
+  });
+  return numbers;
+}
+
+// Steps on blocks have their values in memory, those of evaluations are in the file.
+TEST(ValuesInFile, OfEvaluationsLeaveStepsOnBlocksAsTheyAre) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, /*directed=*/true, 1500, 12);
+  for (const char* model : {"gcn", "sage", "gatv2"}) {
+    TrainOptions options = block_options(model, 4);
+    options.model.hidden = 32;
+    for (const int ranks : {1, 3}) {
+      const std::vector<double> memory = numbers_of(dataset, ranks, options);
+      for (const double times : {1.0, 1.4}) {
+        EXPECT_EQ(numbers_of(dataset, ranks, in_file(dataset, ranks, options, dir, times)), memory)
+            << model << ", " << ranks << " ranks";
+      }
+    }
+    options.group_ranks.number = 2;
+    EXPECT_EQ(numbers_of(dataset, 4, in_file(dataset, 4, options, dir)),
+              numbers_of(dataset, 4, options))
+        << model << " in groups";
+  }
+}
+
+TEST(ValuesInFile, OfEvaluationsAreChosenWhereBlocksTrain) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, /*directed=*/false, 20000, 12);
+  TrainOptions options = block_options("gcn", 32);
+  options.model.hidden = 128;
+  options.model.memory = "1MiB";
+  const auto refusal_of = [&] {
+    const Error error = thrown_error([&] { run_epochs(dataset, 1, options, 1, 1); });
+    EXPECT_EQ(error.kind(), ErrorKind::kMemory);
+    return std::string(error.what());
+  };
+  EXPECT_THAT(refusal_of(), ::testing::Not(::testing::HasSubstr("evaluations")));
+  options.model.offload_folder = dir.path().string();
+  const std::string refusal = refusal_of();
+  EXPECT_THAT(refusal, ::testing::HasSubstr("where values of evaluations are in a file"));
+  const std::string enough = "; --memory ";
+  const std::size_t at = refusal.find(enough);
+  ASSERT_NE(at, std::string::npos) << refusal;
+  options.model.memory = fmt::format("{}MiB", std::stoi(refusal.substr(at + enough.size())) + 16);
+  run_local_ranks(1, 30, [&](Transport& transport) {
+    RankJob job(transport, dataset, {}, options);
+    EXPECT_GT(job.trainer().model().paged_budget, 0);
+    EXPECT_LT(job.trainer().network().value_bytes(), job.trainer().network().all_value_bytes());
+  });
+  TrainOptions plain = options;
+  plain.model.memory.clear();
+  plain.model.offload_folder.clear();
+  expect_same_run(run_epochs(dataset, 1, options, 1, 2), run_epochs(dataset, 1, plain, 1, 2));
 }
 
 TEST(ValuesInFile, AreChosenWhereMemoryAsksForIt) {
