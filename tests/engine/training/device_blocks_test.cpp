@@ -70,7 +70,7 @@ TEST_P(DeviceBlockNumbers, AreThoseOfTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, DeviceBlockNumbers,
-    ::testing::Combine(::testing::Values("gcn", "sage", "gatv2", "rgcn", "pna"),
+    ::testing::Combine(::testing::Values("gcn", "sage", "gatv2", "rgcn", "gcnii"),
                        ::testing::Values(BlockKind::kCommunities, BlockKind::kRandom)));
 
 TEST_F(DeviceBlocks, RepeatBitForBitAndOverlapChangesNothing) {
