@@ -34,8 +34,8 @@ class Recording {
 
 enum class CopyKind : std::uint8_t { kHostToDevice, kDeviceToHost, kDeviceToDevice };
 enum class QueuePriority : std::uint8_t { kNormal, kHigh };
-// Of an operator: the whole run, in which measurements pay, or a few products until the next one
-// takes its place.
+// How long an operator is used: in the whole run, so that measurements pay, or for a few products
+// until the next one takes its place.
 enum class Lifetime : std::uint8_t { kRun, kStep };
 
 class Backend : public Interface<kernels::KernelOperations> {

@@ -184,7 +184,7 @@ class Network {
 
   Pass prepare(Program program) const;
   void reserve_values();
-  // What runs on this graph.
+  // The passes that run on this graph.
   std::vector<const Pass*> passes() const;
   // The calls of blocks of a pass, if values lay in a file.
   PagingProblem paged(const Pass& pass, std::span<const Block> blocks) const;

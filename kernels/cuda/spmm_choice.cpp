@@ -209,7 +209,7 @@ Choice choose(const Job& job, KernelChoices* choices, const std::string& device)
   // Measuring runs the job several times and waits for it.
   if (job.recording) return nullptr;
   const KernelKey key = job.key(device);
-  // What was measured for an operator of the same size holds for one that lasts.
+  // A choice for one that lasts is no choice for another, which was not measured.
   std::optional<std::string> kernel;
   if (prepared.lasts()) kernel = choices->lookup(key);
   if (!kernel) {

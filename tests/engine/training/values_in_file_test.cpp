@@ -104,8 +104,8 @@ TEST(ValuesInFile, TakeTurnsWithEvaluationsAndGoOnFromACheckpoint) {
 }
 
 // Losses and evaluations of epochs in turns.
-std::vector<double> numbers_of(const std::filesystem::path& dataset, int ranks,
-                               const TrainOptions& options) {
+std::vector<double> turns_of(const std::filesystem::path& dataset, int ranks,
+                             const TrainOptions& options) {
   std::vector<double> numbers;
   PartitionOptions partition;
   partition.method = "random";
@@ -130,15 +130,15 @@ TEST(ValuesInFile, OfEvaluationsLeaveStepsOnBlocksAsTheyAre) {
     TrainOptions options = block_options(model, 4);
     options.model.hidden = 32;
     for (const int ranks : {1, 3}) {
-      const std::vector<double> memory = numbers_of(dataset, ranks, options);
+      const std::vector<double> memory = turns_of(dataset, ranks, options);
       for (const double times : {1.0, 1.4}) {
-        EXPECT_EQ(numbers_of(dataset, ranks, in_file(dataset, ranks, options, dir, times)), memory)
+        EXPECT_EQ(turns_of(dataset, ranks, in_file(dataset, ranks, options, dir, times)), memory)
             << model << ", " << ranks << " ranks";
       }
     }
     options.group_ranks.number = 2;
-    EXPECT_EQ(numbers_of(dataset, 4, in_file(dataset, 4, options, dir)),
-              numbers_of(dataset, 4, options))
+    EXPECT_EQ(turns_of(dataset, 4, in_file(dataset, 4, options, dir)),
+              turns_of(dataset, 4, options))
         << model << " in groups";
   }
 }
