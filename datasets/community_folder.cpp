@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/log.hpp"
+#include "base/memory.hpp"
 #include "base/npy.hpp"
 #include "base/progress.hpp"
 #include "base/seal.hpp"
@@ -94,6 +95,11 @@ std::vector<std::int32_t> ensure_communities(const Dataset& dataset, int count,
       log::warn("{}; the communities are made again", error.what());
     }
   }
+  const DatasetInfo& info = dataset.info();
+  const std::int64_t bytes =
+      most_cutting_bytes({info.nodes, info.edges, !info.directed}, count, cluster_options({}));
+  log::info("finding {} communities; it takes up to {} of memory beside the graph", count,
+            format_bytes(bytes));
   const Activity activity(fmt::format("finding {} communities", count));
   std::vector<std::int32_t> communities = cut_into_clusters(dataset.graph(), count, {});
   try {

@@ -24,8 +24,7 @@ int clusters_per_part(std::int64_t nodes, int parts, int most) {
   return static_cast<int>(std::clamp<std::int64_t>(nodes / (kLeastNodes * parts), 1, bound));
 }
 
-std::vector<std::int32_t> cut_into_clusters(const GraphView& graph, int count,
-                                            const PartitionOptions& options) {
+PartitionOptions cluster_options(const PartitionOptions& options) {
   PartitionOptions own;
   own.method = options.method == "file" ? "auto" : options.method;
   own.objective = PartitionObjective::kCut;  // no rows travel: an edge is inside or lost
@@ -34,7 +33,12 @@ std::vector<std::int32_t> cut_into_clusters(const GraphView& graph, int count,
   own.seed = options.seed;
   own.cuts = options.cuts;
   own.imbalance = options.imbalance;
-  return partition_graph(graph, count, own, {});
+  return own;
+}
+
+std::vector<std::int32_t> cut_into_clusters(const GraphView& graph, int count,
+                                            const PartitionOptions& options) {
+  return partition_graph(graph, count, cluster_options(options), {});
 }
 
 void check_dealing(const PartitionOptions& options) {

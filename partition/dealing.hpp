@@ -23,6 +23,8 @@ struct Clusters {
 // Clusters that each of so many parts, or blocks, can get of a graph: at most `most`, fewer where
 // they would have so few nodes that no edges were inside.
 int clusters_per_part(std::int64_t nodes, int parts, int most);
+// The options by which a graph is cut into clusters, where these are those of its cut.
+PartitionOptions cluster_options(const PartitionOptions& options);
 // The cluster of every node: clusters weigh nearly the same and have few edges between them. A
 // function of graph and options only.
 std::vector<std::int32_t> cut_into_clusters(const GraphView& graph, int count,

@@ -203,7 +203,7 @@ MatrixView RankViews::whole(Value value) const {
   if (op.is(rules::kCopy)) return whole(op.inputs[0]);
   const bool is_features = op.is(rules::kFeatures);
   if (!is_features && !op.is(rules::kNodeParameters)) {
-    return {nullptr, 0, op.columns, op.stride(), dtype()};
+    return {nullptr, 0, op.columns, op.stride(), dtype_of(value)};
   }
   const ConstMatrixView& leaf = is_features ? state_.graph->features : state_.node_parameters;
   // No operation writes it.

@@ -238,6 +238,16 @@ class Chooser {
     return sum_over_ranks(transport_, mine, {"time that saving memory costs"});
   }
 
+  // What else would help here, beside what always does.
+  std::vector<std::string> ways() const {
+    std::vector<std::string> ways;
+    if (on_blocks_) ways.emplace_back("more --blocks, ");
+    if (!pages_ && trainer_.rank().backend.host_accessible()) {
+      ways.emplace_back("--offload-folder DIR, ");
+    }
+    return ways;
+  }
+
   [[noreturn]] void refuse() {
     std::int64_t least = bytes({});
     for (const auto& [savings, bytes] : known_) least = std::min(least, bytes);
@@ -259,8 +269,9 @@ class Chooser {
     // Rounded up to what a user would type.
     fail(ErrorKind::kMemory,
          "--memory {}: training takes {} per rank{}; --memory {}MiB or more is sure to be enough; "
-         "use more ranks, --dtype bf16, a smaller --hidden or fewer --layers",
-         trainer_.model().memory, format_bytes(bytes({})), less, (enough + kMiB - 1) / kMiB);
+         "use {}more ranks, --dtype bf16, a smaller --hidden or fewer --layers",
+         trainer_.model().memory, format_bytes(bytes({})), less, (enough + kMiB - 1) / kMiB,
+         fmt::join(ways(), ""));
   }
 
   const std::int64_t limit_;

@@ -256,7 +256,7 @@ Table message_options() {
       {.name = "bound",
        .group = "Messages",
        .help = "skip: a row is sent when it has moved by more than this share of its length since "
-               "it was sent last; 0: always",
+               "it was sent last; 0: all rows that move at all",
        .value = TrainRow::number(ATOLL_FIELD(sending.bound), 0, 1000),
        .recorded = sends(MessagesSent::kDrifted),
        .plan = PlanRole::kFixes},

@@ -450,6 +450,10 @@ void RankJob::require_offload(const TrainOptions& options, Transport& transport)
           "GPU may wait in its host's memory (--offload)",
           folder, transport.rank(), backend_->name());
     }
+    if (!folder.empty() && !std::filesystem::is_directory(folder)) {
+      fail_option("--offload-folder {}: no such folder on the host of rank {}", folder,
+                  transport.rank());
+    }
     if (options.model.offload != OffloadChoice::kOn || !folder.empty()) return;
     if (!backend_->host_accessible()) return;
     fail_option(

@@ -170,7 +170,9 @@ void MessageChannel::set_shifted(const MessageBits& received) {
 }
 
 std::span<const GlobalId> MessageChannel::row_ids() const {
-  return op_.message_ids.empty() ? rank_.inner_ids : op_.message_ids;
+  // None are given where rows are the rank's own; or there are none to send.
+  const std::span<const GlobalId> ids = op_.message_ids.empty() ? rank_.inner_ids : op_.message_ids;
+  return ids.first(static_cast<std::size_t>(op_.sendable()));
 }
 
 RoundingSpec MessageChannel::rounding(const Round& round) const {

@@ -391,6 +391,34 @@ TEST(BlockTraining, LeavesOutBlocksWithoutTrainingNodes) {
   }
 }
 
+// Of so few nodes few have neighbours in their block: some ranks neither send nor need rows there,
+// and some have none at all.
+TEST(BlockTraining, HasRanksThatNeedNoRowsOfOthers) {
+  const TempDir dir;
+  for (const char* model : {"gat", "gatv2", "rgcn", "sage", "gcn"}) {
+    const bool typed = std::string(model) == "rgcn";
+    const std::filesystem::path dataset = typed ? make_relational(dir) : make_sbm(dir, true, 120);
+    TrainOptions options = block_options(model, 40, BlockKind::kRandom);
+    options.model.norm = Norm::kNone;
+    options.model.dropout = 0;
+    options.model.hidden = 8;
+    if (std::string(model) == "sage") options.model.aggregator = Aggregator::kMax;
+    const RunResult exact = run_epochs(dataset, 3, options, 1, 2);
+    TrainOptions rounded = options;
+    rounded.exchange = "quantized";
+    rounded.message_bits.bits = parse_bits("8");
+    TrainOptions narrow = options;
+    narrow.model.dtype = DType::kBf16;
+    for (const TrainOptions& other : {rounded, narrow}) {
+      const RunResult found = run_epochs(dataset, 3, other, 1, 2);
+      for (std::size_t epoch = 0; epoch < 2; ++epoch) {
+        EXPECT_NEAR(found.losses[epoch], exact.losses[epoch], 2e-2 * exact.losses[epoch]) << model;
+      }
+      EXPECT_NE(found.losses, exact.losses) << model;
+    }
+  }
+}
+
 // Steps that blocks without training nodes leave out are none of them; epochs on the whole graph
 // are one each.
 TEST(BlockTraining, CountsTheStepsThatAreMade) {

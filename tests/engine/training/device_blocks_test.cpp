@@ -143,6 +143,22 @@ TEST_F(DeviceBlocks, OfNarrowStorageFollowTheReference) {
   EXPECT_NEAR(found.losses[5], expected.losses[5], kAfter30EpochsBf16 * expected.losses[5]);
 }
 
+// See BlockTraining.HasRanksThatNeedNoRowsOfOthers.
+TEST_F(DeviceBlocks, HaveRanksThatNeedNoRowsOfOthers) {
+  const std::filesystem::path dataset = make_sbm(dir_, /*directed=*/true, /*nodes=*/60);
+  TrainOptions options = on_device("gat", BlockKind::kRandom);
+  options.blocks.count.number = 20;
+  options.model.norm = Norm::kNone;
+  options.model.hidden = 8;
+  const RunResult expected = run_epochs(dataset, 3, on_reference(options), 1, 2);
+  expect_near_losses(run_epochs(dataset, 3, options, 1, 2), expected, "exact");
+  options.model.dtype = DType::kBf16;
+  options.exchange = "quantized";
+  options.message_bits.bits = parse_bits("8");
+  const RunResult found = run_epochs(dataset, 3, options, 1, 2);
+  EXPECT_NEAR(found.losses[1], expected.losses[1], 2e-2 * expected.losses[1]);
+}
+
 // The codes of messages are the same on both, so that losses are, up to their sums.
 TEST_F(DeviceBlocks, SendRoundedMessagesAsTheReferenceDoes) {
   const std::filesystem::path dataset = make_graph();
