@@ -395,9 +395,10 @@ TEST(BlockTraining, LeavesOutBlocksWithoutTrainingNodes) {
 // and some have none at all.
 TEST(BlockTraining, HasRanksThatNeedNoRowsOfOthers) {
   const TempDir dir;
+  const std::filesystem::path plain = make_sbm(dir, true, 120);
+  const std::filesystem::path typed = make_relational(dir);
   for (const char* model : {"gat", "gatv2", "rgcn", "sage", "gcn"}) {
-    const bool typed = std::string(model) == "rgcn";
-    const std::filesystem::path dataset = typed ? make_relational(dir) : make_sbm(dir, true, 120);
+    const std::filesystem::path& dataset = std::string(model) == "rgcn" ? typed : plain;
     TrainOptions options = block_options(model, 40, BlockKind::kRandom);
     options.model.norm = Norm::kNone;
     options.model.dropout = 0;
