@@ -48,7 +48,7 @@ class Chooser {
         layers_(layer_count(trainer.model())),
         offload_(offload_of(trainer, transport)),
         pages_(pages(trainer, transport)),
-        on_blocks_(trainer.block_value_bytes() > 0),
+        on_blocks_(trainer.trains_on_blocks_alone()),
         resident_(resident_here(trainer, transport)),
         others_(trainer.bytes_needed() + trainer.data().bytes() + resident_ -
                 trainer.network().value_bytes()) {

@@ -430,7 +430,7 @@ void RankJob::log_savings(const std::string& memory) const {
   if (model.paged_budget > 0) {
     const Network& network = trainer_->network();
     const DiskTraffic traffic = network.disk_traffic(model.paged_budget);
-    const bool evaluates = trainer_->block_value_bytes() > 0;
+    const bool evaluates = trainer_->trains_on_blocks_alone();
     log::info(
         "{}: on rank 0, {} of {} of values{} are in memory at a time, the others in a file in {}; "
         "an {} writes {} and reads {}",

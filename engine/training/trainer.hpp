@@ -77,6 +77,10 @@ class Trainer {
                               : EvaluationLoss::bytes(data_, model_.dtype) + weighted) +
            (blocks_ != nullptr ? blocks_->bytes() : 0);
   }
+  // Whether the whole graph is for evaluations alone; the same on all ranks.
+  bool trains_on_blocks_alone() const {
+    return blocks_ != nullptr && options_.trains_on_blocks_alone();
+  }
   // The part of bytes_needed() for values of a step, where that is on a block; else 0.
   std::int64_t block_value_bytes() const {
     return trains_on_blocks_alone() ? blocks_->graph_value_bytes() : 0;
@@ -183,9 +187,6 @@ class Trainer {
  private:
   std::unique_ptr<Loss> make_loss();
   std::int64_t buffer_bytes() const;
-  bool trains_on_blocks_alone() const {
-    return blocks_ != nullptr && options_.trains_on_blocks_alone();
-  }
   bool averages_weights() const { return options_.optimizer.average_decay > 0; }
   // Whether steps are counted and kept: the number of an epoch does not tell.
   bool counts_steps() const { return options_.blocks.any() || averages_weights(); }
