@@ -8,10 +8,11 @@
 namespace atl {
 
 BlockMaker::BlockMaker(const LocalGraphView& part, int blocks, Dealing dealing,
-                       std::span<const double> weights)
+                       std::span<const double> weights, int threads_beside)
     : blocks_(blocks),
       dealing_(std::move(dealing)),
       weights_(weights),
+      threads_beside_(threads_beside),
       work_{.blocks = PartBlocks(part), .epoch = 0, .counts = {}, .made = {}, .number = -1} {}
 
 void BlockMaker::finish() {
@@ -35,7 +36,7 @@ const PartBlock& BlockMaker::take(int epoch, int block) {
 void BlockMaker::begin(int epoch, int block) {
   finish();
   const auto on_own_thread = [=, this] {
-    const ParallelThreads threads(1);
+    const ParallelThreads threads(threads_beside_);
     make(epoch, block);
   };
   try {

@@ -27,9 +27,10 @@ class BlockMaker {
   using Dealing = std::function<NodeNumbers(int epoch)>;
 
   // The part and the weights, of inner nodes in the loss of training, must outlive it. `dealing` is
-  // called on either thread.
+  // called on either thread. threads_beside: those that make a block while the caller goes on, as
+  // many as it leaves idle.
   BlockMaker(const LocalGraphView& part, int blocks, Dealing dealing,
-             std::span<const double> weights);
+             std::span<const double> weights, int threads_beside = 1);
 
   BlockMaker(const BlockMaker&) = delete;
   BlockMaker& operator=(const BlockMaker&) = delete;
@@ -38,8 +39,8 @@ class BlockMaker {
   const BlockCounts& counts(int epoch);
   // A block of an epoch, until the next one is taken: made now unless it was begun.
   const PartBlock& take(int epoch, int block);
-  // Makes a block while the caller goes on, on one thread: the others train. Errors are thrown
-  // again by the function that waits for it.
+  // Makes a block while the caller goes on. Errors are thrown again by the function that waits for
+  // it.
   void begin(int epoch, int block);
 
  private:
@@ -58,6 +59,7 @@ class BlockMaker {
   int blocks_;
   Dealing dealing_;
   std::span<const double> weights_;
+  int threads_beside_;
   Work work_;
   PartBlock ready_;
   std::future<void> making_;  // the last member: waited for before the others are gone

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/parallel.hpp"
 #include "base/row_copies.hpp"
 #include "engine/training/block_dealing.hpp"
 
@@ -44,7 +45,9 @@ BlockTraining::BlockTraining(const TrainOptions& options, const RankData& data, 
       state_(rank.backend, 1),
       maker_(
           data_.graph(), dealing_.buckets(),
-          [&dealing = dealing_](int epoch) { return dealing.of_epoch(epoch); }, weight_of_row_) {
+          [&dealing = dealing_](int epoch) { return dealing.of_epoch(epoch); }, weight_of_row_,
+          // A CPU trains with all the others.
+          rank.backend.host_accessible() ? 1 : parallel_threads()) {
   network_.reserve(most_);
 }
 

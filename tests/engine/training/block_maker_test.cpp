@@ -44,9 +44,10 @@ class BlockMakerTest : public ::testing::Test {
   static NodeNumbers dealt(const LocalGraphView& part, int epoch) {
     return number_nodes(part, [&](GlobalId id) { return block_of(id, epoch); });
   }
-  static BlockMaker make(const LocalGraphView& part, std::span<const double> weights) {
+  static BlockMaker make(const LocalGraphView& part, std::span<const double> weights,
+                         int threads = 1) {
     return BlockMaker(
-        part, kBlocks, [&part](int epoch) { return dealt(part, epoch); }, weights);
+        part, kBlocks, [&part](int epoch) { return dealt(part, epoch); }, weights, threads);
   }
   static void expect_block(const PartBlock& found, const LocalGraphView& part, int epoch,
                            int block) {
@@ -75,35 +76,37 @@ class BlockMakerTest : public ::testing::Test {
 
 TEST_F(BlockMakerTest, MakesWhatWasBegunAndWhatWasNot) {
   with_parts([](const LocalGraphView& part, std::span<const double> weights) {
-    BlockMaker maker = make(part, weights);
-    expect_block(maker.take(1, 0), part, 1, 0);
-    maker.begin(1, 2);
-    expect_block(maker.take(1, 2), part, 1, 2);
-    maker.begin(1, 1);
-    expect_block(maker.take(1, 3), part, 1, 3);
-    // With the last block of an epoch the nodes of the next one are dealt.
-    maker.begin(2, 0);
-    const BlockCounts counts = maker.counts(2);
-    expect_block(maker.take(2, 0), part, 2, 0);
-    double nodes = 0;
-    for (int block = 0; block < kBlocks; ++block) {
-      double expected = 0;
-      double weight = 0;
-      for (std::size_t i = 0; i < weights.size(); ++i) {
-        if (block_of(part.inner_ids[i], 2) != block) continue;
-        ++expected;
-        weight += weights[i];
+    for (const int threads : {1, 3}) {
+      BlockMaker maker = make(part, weights, threads);
+      expect_block(maker.take(1, 0), part, 1, 0);
+      maker.begin(1, 2);
+      expect_block(maker.take(1, 2), part, 1, 2);
+      maker.begin(1, 1);
+      expect_block(maker.take(1, 3), part, 1, 3);
+      // With the last block of an epoch the nodes of the next one are dealt.
+      maker.begin(2, 0);
+      const BlockCounts counts = maker.counts(2);
+      expect_block(maker.take(2, 0), part, 2, 0);
+      double nodes = 0;
+      for (int block = 0; block < kBlocks; ++block) {
+        double expected = 0;
+        double weight = 0;
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+          if (block_of(part.inner_ids[i], 2) != block) continue;
+          ++expected;
+          weight += weights[i];
+        }
+        EXPECT_EQ(counts.nodes[block], expected);
+        EXPECT_EQ(counts.weight[block], weight);
+        nodes += expected;
       }
-      EXPECT_EQ(counts.nodes[block], expected);
-      EXPECT_EQ(counts.weight[block], weight);
-      nodes += expected;
+      EXPECT_EQ(nodes, static_cast<double>(part.inner()));
+      // Who begins a block need not take it.
+      maker.begin(2, 1);
+      expect_block(maker.take(3, 1), part, 3, 1);
+      EXPECT_EQ(maker.counts(3).nodes[3], 0);
+      maker.begin(3, 2);
     }
-    EXPECT_EQ(nodes, static_cast<double>(part.inner()));
-    // Who begins a block need not take it.
-    maker.begin(2, 1);
-    expect_block(maker.take(3, 1), part, 3, 1);
-    EXPECT_EQ(maker.counts(3).nodes[3], 0);
-    maker.begin(3, 2);
   });
 }
 
