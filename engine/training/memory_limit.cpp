@@ -242,7 +242,7 @@ class Chooser {
     return sum_over_ranks(transport_, mine, {"time that saving memory costs"});
   }
 
-  // What else would help here, beside what always does.
+  // Options that would help here, beside those that always do.
   std::vector<std::string> ways() const {
     std::vector<std::string> ways;
     if (on_blocks_) ways.emplace_back("more --blocks, ");

@@ -391,7 +391,7 @@ TEST(BlockTraining, LeavesOutBlocksWithoutTrainingNodes) {
   }
 }
 
-// Of so few nodes few have neighbours in their block: some ranks neither send nor need rows there,
+// Few of so few nodes have neighbours in their block: some ranks neither send nor need rows there,
 // and some have none at all.
 TEST(BlockTraining, HasRanksThatNeedNoRowsOfOthers) {
   const TempDir dir;

@@ -163,7 +163,7 @@ TEST(ValuesInFile, OfEvaluationsAreChosenWhereBlocksTrain) {
   options.model.offload_folder = dir.path().string();
   const std::string refusal = refusal_of();
   EXPECT_THAT(refusal, ::testing::HasSubstr("where values of evaluations are in a file"));
-  // What the process has besides differs from run to run, by less than half of what a file saves.
+  // The rest of the process differs from run to run, by less than half of what a file saves.
   const auto mib_behind = [&](const std::string& words) {
     const std::size_t at = refusal.find(words);
     EXPECT_NE(at, std::string::npos) << refusal;
