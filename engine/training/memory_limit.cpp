@@ -32,8 +32,8 @@ constexpr double kMemoryRate = 10e9;
 // of ogbn-products: 3 to 7.
 constexpr double kBytesPerPagedByte = 5;
 
-// What libraries and threads take of a host once they run, of which the process holds nothing yet.
-// Up to 4 MiB were seen.
+// Libraries and threads take so much of a host once they run, of which the process holds nothing
+// yet. Up to 4 MiB were seen.
 constexpr std::int64_t kTakenLater = 5 << 20;
 
 // The memory that the process holds already: libraries and, on a host, what has been read of the
