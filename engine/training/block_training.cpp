@@ -46,9 +46,17 @@ BlockTraining::BlockTraining(const TrainOptions& options, const RankData& data, 
       maker_(
           data_.graph(), dealing_.buckets(),
           [&dealing = dealing_](int epoch) { return dealing.of_epoch(epoch); }, weight_of_row_,
-          // A CPU trains with all the others.
-          rank.backend.host_accessible() ? 1 : parallel_threads()) {
+          threads_beside()) {
   network_.reserve(most_);
+}
+
+// A CPU trains with all threads but one. A device leaves idle all but the one that queues its work;
+// more of them take part in blocks of so many rows each, as they begin anew for every block.
+int BlockTraining::threads_beside() const {
+  constexpr std::int64_t kRowsOfThread = 4096;
+  if (rank_.backend.host_accessible()) return 1;
+  const std::int64_t idle = std::max(1, parallel_threads() - 1);
+  return static_cast<int>(std::clamp<std::int64_t>(most_.of_part() / kRowsOfThread, 1, idle));
 }
 
 RankRows BlockTraining::most_rows() const {
@@ -93,15 +101,30 @@ RankRows BlockTraining::most_rows() const {
 
 std::int64_t BlockTraining::bytes() const {
   const LocalGraphView& part = data_.graph();
-  const bool weighted = !part.forward.csr.values.empty();
-  const std::int64_t per_edge =
+  const LocalMatrixView& forward = part.forward;
+  const bool weighted = !forward.csr.values.empty();
+  // Edges of a matrix; of the block alone what operators make of them.
+  constexpr std::int64_t kEntry = sizeof(std::int32_t) + sizeof(float);
+  std::int64_t of_operators = 0;
+  for (const Operation& op : network_.training().operations) {
+    if (!op.needs_messages()) continue;
+    const Normalisation normalisation = op.messages.normalisation;
+    const std::int64_t of_op =
+        normalisation == Normalisation::kRelations ? 3 * kEntry + sizeof(float)
+        : normalisation == Normalisation::kEdges   ? sizeof(std::int32_t) + sizeof(std::int64_t)
+                                                   : 0;
+    of_operators = std::max(of_operators, of_op);
+  }
+  const std::int64_t types = forward.edge_types.empty() ? 0 : sizeof(std::uint16_t);
+  const std::int64_t of_edge =
       (part.symmetric ? 1 : 2) *
-      static_cast<std::int64_t>(sizeof(std::int32_t) + (weighted ? sizeof(float) : 0));
+          static_cast<std::int64_t>(sizeof(std::int32_t) + (weighted ? sizeof(float) : 0)) +
+      types + forward.edge_feature_columns * static_cast<std::int64_t>(sizeof(float));
   // Row pointers, splits, ids and degrees of the block that is trained on and of the next one; what
   // is made of them, and the block of each node.
   constexpr std::int64_t kPerRow = 2 * 56 + 40;
-  return features_.bytes() + network_.own_value_bytes() + 2 * most_.edges * per_edge +
-         most_.of_part() * kPerRow +
+  return features_.bytes() + network_.own_value_bytes() +
+         most_.edges * (2 * of_edge + of_operators) + most_.of_part() * kPerRow +
          part.inner() * static_cast<std::int64_t>(2 * sizeof(std::int32_t) + sizeof(double));
 }
 
@@ -185,6 +208,7 @@ void BlockTraining::enter(const PartBlock& block, std::int64_t nodes) {
   const ConstMatrixView all = data_.features();
   const std::int64_t inner = std::ssize(rows_);
   if (inner > features_.rows()) {
+    features_.release();  // first: there may be no room for both
     features_ = Tensor(rank_.backend, inner + inner / 8, all.cols, all.dtype);
   }
   const MatrixView features = features_.reshaped(inner, all.cols);
@@ -192,6 +216,7 @@ void BlockTraining::enter(const PartBlock& block, std::int64_t nodes) {
   rank_.backend.run(rank_.queue, kernels::GatherRows{all, rows.span(), {}, features});
   LocalGraphView graph = block.graph.view();
   graph.lasts = dealing_.repeats();
+  exchange_->keep_alive(nullptr);  // values make room for larger ones
   network_.enter(graph, features);
   exchange_->keep_alive(network_.memory());
 }

@@ -64,6 +64,8 @@ class BlockTraining {
     OfNodes<LocalId> rows;
   };
 
+  // Those that make the next block.
+  int threads_beside() const;
   // The most that a block of the first epochs takes here.
   RankRows most_rows() const;
   // Sums over all ranks, as nodes are dealt in this epoch. Collective.

@@ -246,7 +246,8 @@ class Chooser {
   std::vector<std::string> ways() const {
     std::vector<std::string> ways;
     if (on_blocks_) ways.emplace_back("more --blocks, ");
-    if (!pages_ && trainer_.rank().backend.host_accessible()) {
+    if (!pages_ && offload_of_options() != OffloadChoice::kOff &&
+        trainer_.rank().backend.host_accessible()) {
       ways.emplace_back("--offload-folder DIR, ");
     }
     return ways;

@@ -22,8 +22,12 @@ std::vector<std::uint8_t> binary_targets(std::span<const std::int32_t> labels) {
 RankData::RankData(Backend& backend, Queue& queue, Transport& transport, Shard& shard,
                    std::int64_t split_index, DType dtype, const LossOptions& loss,
                    std::int64_t model_outputs, const PartGroup* group, bool has_part)
-    : dataset_(shard.dataset()), graph_(shard.graph()), group_(group), loss_(loss) {
-  const bool training = model_outputs == 0;
+    : dataset_(shard.dataset()),
+      is_predicted_(model_outputs > 0),
+      graph_(shard.graph()),
+      group_(group),
+      loss_(loss) {
+  const bool training = !is_predicted_;
   if (!training) loss_.class_weights.clear();
   host_ids_ = own_rows(graph_.inner_ids, 1, share_.ids);
   const std::span<const float> features = shard.features();

@@ -28,6 +28,8 @@ class RankData {
            std::int64_t split_index, DType dtype, const LossOptions& loss = {},
            std::int64_t model_outputs = 0, const PartGroup* group = nullptr, bool has_part = false);
 
+  // Whether it is only to be predicted.
+  bool is_predicted() const { return is_predicted_; }
   // The data of all rows of the part, as if this rank had it alone.
   const RankData& of_part() const { return part_ != nullptr ? *part_ : *this; }
 
@@ -120,6 +122,7 @@ class RankData {
   }
 
   const DatasetInfo& dataset_;
+  bool is_predicted_;
   LocalGraphView graph_;
   const PartGroup* group_;
   LossOptions loss_;  // of predictions: without weights of classes

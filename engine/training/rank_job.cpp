@@ -450,7 +450,8 @@ void RankJob::require_offload(const TrainOptions& options, Transport& transport)
           "GPU may wait in its host's memory (--offload)",
           folder, transport.rank(), backend_->name());
     }
-    if (!folder.empty() && !std::filesystem::is_directory(folder)) {
+    std::error_code unreadable;
+    if (!folder.empty() && !std::filesystem::is_directory(folder, unreadable)) {
       fail_option("--offload-folder {}: no such folder on the host of rank {}", folder,
                   transport.rank());
     }

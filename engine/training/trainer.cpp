@@ -33,7 +33,10 @@ std::int64_t outputs_of(const TrainOptions& options, const RankData& data) {
 
 ValuesInFile values_in_file(const ModelConfig& model, const RankData& data) {
   if (model.paged_budget == 0) return {};
-  return {model.offload_folder, model.paged_budget, data.mapped_features()};
+  // Blocks take rows of features anywhere: these stay in memory behind evaluations.
+  const bool in_order = data.dealing() == nullptr;
+  return {model.offload_folder, model.paged_budget,
+          in_order ? data.mapped_features() : std::span<const std::byte>()};
 }
 
 }  // namespace
@@ -82,7 +85,7 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
                 .recomputation = model_.recomputation,
                 .covers_messages = covers_messages(model_, model_program(model_, Pass::kTraining)),
                 .arrival = options.arrival,
-                .trains = data.graph().within.empty() &&
+                .trains = !data.is_predicted() && data.graph().within.empty() &&
                           (data.dealing() == nullptr || !options.trains_on_blocks_alone()),
                 .values_in_file = values_in_file(model_, data)},
                rank_, data.graph(), data.features()),

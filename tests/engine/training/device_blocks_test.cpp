@@ -262,7 +262,7 @@ TEST_F(DeviceBlocks, EndWhereARowCanNotBeSent) {
   EXPECT_THAT(error.what(), HasSubstr("layer"));
 }
 
-// Which use the same memory.
+// Evaluations use the memory of steps.
 TEST_F(DeviceBlocks, AreTheSameWithEvaluationsBetweenThem) {
   const std::filesystem::path dataset = make_graph();
   const TrainOptions options = on_device("sage");

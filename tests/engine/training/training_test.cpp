@@ -393,5 +393,20 @@ TEST(Prediction, AgreesWithTheMetrics) {
   EXPECT_EQ(rows.columns(), 16);
 }
 
+// Nothing waits for backward then.
+TEST(Prediction, TakesNoMemoryOfTraining) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, false);
+  TrainOptions options = small_options();
+  options.model.layers = 8;
+  run_local_ranks(1, 30, [&](Transport& transport) {
+    RankJob trains(transport, dataset, {}, options);
+    RankJob predicts(transport, dataset, {}, options, /*model_outputs=*/4);
+    EXPECT_LT(2 * predicts.trainer().network().value_bytes(),
+              trains.trainer().network().value_bytes());
+    EXPECT_LT(predicts.trainer().bytes_needed(), trains.trainer().bytes_needed());
+  });
+}
+
 }  // namespace
 }  // namespace atl
