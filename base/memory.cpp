@@ -65,6 +65,14 @@ std::int64_t group_room(const fs::path& group, const GroupFiles& files) {
   return std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, used));
 }
 
+// About the whole pages in a part.
+void advise(std::span<const std::byte> part, int advice) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
 }  // namespace
 
 std::int64_t resident_bytes() { return proc_field("/proc/self/status", "VmRSS:"); }
@@ -81,12 +89,13 @@ std::int64_t available_memory_bytes(const fs::path& root) {
 }
 
 void drop_mapped_pages(std::span<const std::byte> mapped) {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page;
-  const auto end = reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size()) / page * page;
   // Only advice: where it is not taken, the pages stay.
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  advise(mapped, MADV_DONTNEED);
 }
+
+void fetch_mapped_pages(std::span<const std::byte> mapped) { advise(mapped, MADV_WILLNEED); }
+
+void drop_pages(std::span<std::byte> memory) { advise(memory, MADV_DONTNEED); }
 
 std::optional<std::int64_t> parse_bytes(std::string_view text) {
   double number = 0;

@@ -20,6 +20,10 @@ std::int64_t available_memory_bytes(const std::filesystem::path& root = "/");
 // Takes the pages of a part of a mapped file out of this process; they come back when they are
 // read.
 void drop_mapped_pages(std::span<const std::byte> mapped);
+// Begins to read them, if the system has memory to spare.
+void fetch_mapped_pages(std::span<const std::byte> mapped);
+// Gives whole pages of other memory back to the system. What was there is lost.
+void drop_pages(std::span<std::byte> memory);
 std::string format_bytes(std::int64_t bytes);  // "1.50 GiB"
 // "8GiB", "1.5 GB", "500MB", "4096B" as bytes; empty for other text, and for less than one byte.
 std::optional<std::int64_t> parse_bytes(std::string_view text);

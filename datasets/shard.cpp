@@ -83,6 +83,18 @@ std::span<const std::uint8_t> Shard::split(std::int64_t index) const {
   return splits_.subspan(index * graph_.inner(), graph_.inner());
 }
 
+void Shard::rest() const {
+  drop_mapped_pages(mapped_features());
+  for (const LocalMatrixView* matrix : {&graph_.forward, &graph_.backward}) {
+    const void* const arrays[] = {matrix->csr.row_ptr.data(), matrix->csr.col_idx.data(),
+                                  matrix->csr.values.data()};
+    for (const NpyFile& file : files_) {
+      const std::span<const std::byte> values = file.value_bytes();
+      if (std::ranges::find(arrays, values.data()) != std::end(arrays)) drop_mapped_pages(values);
+    }
+  }
+}
+
 void Shard::release_features() {
   if (feature_rows_) {
     feature_rows_.reset();

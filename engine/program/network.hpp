@@ -71,12 +71,15 @@ class Network {
     return training_.layout.elements * bytes_of(options_.dtype);
   }
   std::int64_t own_value_bytes() const { return owns_values_ ? values_->bytes() : 0; }
-  // If values lay in a file: the least of them in memory at a time, and what the disk has to do for
-  // an epoch with more; where it trains on other graphs alone, for an evaluation.
+  // If values lay in a file: the least of them and of mapped features in memory at a time, and what
+  // the disk has to do for an epoch with more; where it trains on other graphs alone, for an
+  // evaluation.
   std::int64_t least_budget() const;
   DiskTraffic disk_traffic(std::int64_t budget) const;
-  // Whether features must be in memory then: what reads them in order can do with parts of them.
-  bool needs_features() const;
+  // Takes out of memory what the last pass has left there, where values lie in a file; logits() and
+  // constants come back when they are read. A network that trains on other graphs loses all its
+  // values, where it doesn't share them.
+  void rest();
   // Those of all values, wherever they lie.
   std::int64_t all_value_bytes() const { return values_->bytes(); }
   // Bytes of host memory that the program of training, or another one, keeps values in

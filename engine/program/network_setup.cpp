@@ -115,7 +115,7 @@ std::int64_t Network::bytes() const { return value_bytes() + state_.parameters.b
 
 PagingProblem Network::paged(const Pass& pass, std::span<const Block> blocks) const {
   return paging_problem(pass.program, blocks, pass.schedule, pass.layout, bytes_of(options_.dtype),
-                        values_->unit());
+                        values_->unit(), values_->place_of_features(options_.values_in_file));
 }
 
 std::vector<const Network::Pass*> Network::passes() const {
@@ -133,15 +133,6 @@ std::int64_t Network::least_budget() const {
   return least;
 }
 
-bool Network::needs_features() const {
-  for (const Pass* pass : passes()) {
-    for (const auto* blocks : {&pass->schedule.prologue, &pass->schedule.blocks}) {
-      if (paged(*pass, *blocks).needs_features) return true;
-    }
-  }
-  return false;
-}
-
 DiskTraffic Network::disk_traffic(std::int64_t budget) const {
   const Pass& pass = *passes().front();
   const PagingPlan plan = plan_paging(paged(pass, pass.schedule.blocks), budget);
@@ -149,8 +140,7 @@ DiskTraffic Network::disk_traffic(std::int64_t budget) const {
 }
 
 void Network::make_file() {
-  ValuesInFile in_file = options_.values_in_file;
-  if (needs_features()) in_file.features = {};
+  const ValuesInFile& in_file = options_.values_in_file;
   values_->allocate(in_file);
   paging_ = std::make_unique<Paging>();
   const auto plan = [&](const Pass& pass, const std::vector<Block>& blocks) {
@@ -162,6 +152,13 @@ void Network::make_file() {
   paging_->evaluation = plan(evaluation_, evaluation_.schedule.blocks);
   paging_->pager =
       values_->make_pager(in_file, training_.layout.kept_elements * bytes_of(options_.dtype));
+}
+
+void Network::rest() {
+  if (paging_) paging_->pager->rest();
+  if (!trains_others_ || !owns_values_ || !rank_.backend.host_accessible()) return;
+  values_->rest();
+  forget_constants();
 }
 
 std::int64_t Network::buffer_bytes(const HaloExchange& training,

@@ -41,9 +41,6 @@ class Planner {
     plan_.leaving.resize(problem.steps.size());
     plan_.coming.resize(problem.steps.size());
     plan_.passing.resize(problem.steps.size());
-    for (const PagingStep& step : problem.steps) {
-      plan_.reads_features.push_back(step.reads_features);
-    }
     for (int s = 0; s < steps(); ++s) note_touches(s);
     for (const LiveBytes& live : problem.live) {
       for_each_unit(live.bytes, [&](Unit& unit) {
@@ -211,19 +208,23 @@ class Planner {
     for_each_touched(step, [&](Unit& unit, const PagingStep::Touched& touched) {
       if (!unit.is_here) written[&unit] = written[&unit] || touched.written;
     });
-    std::vector<PagingPlan::Passing>& passing = plan_.passing[static_cast<std::size_t>(step)];
+    std::vector<PagingPlan::Part>& passing = plan_.passing[static_cast<std::size_t>(step)];
     for (const auto& [unit, is_written] : written) {
       const ByteRange bytes = bytes_of(*unit);
       const bool kept = is_needed_behind(*unit, step);
       if (unit->is_away) plan_.read_bytes += bytes.size();
       if (kept && is_written) plan_.written_bytes += bytes.size();
       unit->is_away = kept;
-      if (!passing.empty() && passing.back().kept == kept &&
-          passing.back().bytes.end == bytes.begin) {
-        passing.back().bytes.end = bytes.end;
-      } else {
-        passing.push_back({bytes, kept});
-      }
+      add(passing, {bytes, kept});
+    }
+  }
+
+  static void add(std::vector<PagingPlan::Part>& parts, const PagingPlan::Part& part) {
+    if (!parts.empty() && parts.back().kept == part.kept &&
+        parts.back().bytes.end == part.bytes.begin) {
+      parts.back().bytes.end = part.bytes.end;
+    } else {
+      parts.push_back(part);
     }
   }
 
@@ -237,7 +238,7 @@ class Planner {
 
   void finish() {
     for (Unit& unit : units_) {
-      if (unit.is_here) add(plan_.left, bytes_of(unit));
+      if (unit.is_here) add(plan_.left, {bytes_of(unit), is_needed_behind(unit, steps() - 1)});
     }
     for (auto& leaving : plan_.leaving) {
       std::ranges::sort(leaving, [](const auto& a, const auto& b) {
@@ -271,10 +272,13 @@ class Planner {
 
 PagingProblem paging_problem(const Program& program, std::span<const Block> blocks,
                              const Schedule& schedule, const Layout& layout,
-                             std::int64_t element_bytes, std::int64_t unit) {
+                             std::int64_t element_bytes, std::int64_t unit, ByteRange features) {
   PagingProblem problem;
   problem.unit = unit;
-  problem.bytes = (layout.elements * element_bytes + unit - 1) / unit * unit;
+  const std::int64_t value_bytes = layout.elements * element_bytes;
+  ATOLL_ASSERT(features.size() == 0 || features.begin >= value_bytes);
+  const std::int64_t all_bytes = features.size() == 0 ? value_bytes : features.end;
+  problem.bytes = (all_bytes + unit - 1) / unit * unit;
   const auto place_of = [&](Value v) -> const Place& {
     return layout.places[static_cast<std::size_t>(v)];
   };
@@ -295,12 +299,10 @@ PagingProblem paging_problem(const Program& program, std::span<const Block> bloc
     for (const Call& call : block.calls) {
       PagingStep step;
       const auto touch = [&](Value v, bool written, bool in_order) {
-        const ByteRange bytes = range_of(v);
+        const ByteRange bytes = is_features(v) ? features : range_of(v);
         last_steps[static_cast<std::size_t>(v)] = static_cast<int>(problem.steps.size());
-        if (bytes.size() > 0) step.touched.push_back({bytes, written, in_order});
-        if (!is_features(v)) return;
-        step.reads_features = step.reads_features || in_order;
-        problem.needs_features = problem.needs_features || !in_order;
+        if (bytes.size() == 0) return;
+        step.touched.push_back({bytes, written && !is_features(v), in_order});
       };
       const Operation& op = program.at(call.value);
       const bool reads_in_order = op.rule->reach == Reach::kRow || op.rule->reach == Reach::kSum ||
@@ -331,6 +333,8 @@ PagingProblem paging_problem(const Program& program, std::span<const Block> bloc
                          : std::max(first_at(end + 1) - 1, last_steps[static_cast<std::size_t>(v)]);
     problem.live.push_back({range_of(v), is_older ? -1 : first_at(begin), last});
   }
+  // They lie in their file for ever.
+  if (features.size() > 0) problem.live.push_back({features, -1, count});
   return problem;
 }
 

@@ -1,7 +1,8 @@
 // Which parts of a memory are there when, where less than all of it may be at a time: as the calls
 // of a pass need them. Everything is known before the pass begins, so what leaves is always what is
 // needed again last (Belady 1966, "A study of replacement algorithms"), its way out begins when it
-// was needed last, and what is needed next comes while a call runs.
+// was needed last, and what is needed next comes while a call runs. Behind the values lie features
+// in a mapped file, which come and leave as values do, and are never written.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,6 @@ struct PagingStep {
     bool in_order = false;
   };
   std::vector<Touched> touched;
-  bool reads_features = false;  // in order
 };
 
 // Bytes whose content counts behind step `first` (-1: before the pass begins) and until step `last`
@@ -43,14 +43,13 @@ struct PagingProblem {
   std::vector<LiveBytes> live;
   std::int64_t bytes = 0;  // of all memory
   std::int64_t unit = 0;   // parts are multiples of it, but for the end
-  // Some step reads them anywhere: they must be in memory.
-  bool needs_features = false;
 };
 
-// The calls of these blocks as steps, in order. unit: see PagingProblem.
+// The calls of these blocks as steps, in order. unit: see PagingProblem. features: their place
+// behind all values, from a multiple of `unit` on; empty: they are no part of the memory.
 PagingProblem paging_problem(const Program& program, std::span<const Block> blocks,
                              const Schedule& schedule, const Layout& layout,
-                             std::int64_t element_bytes, std::int64_t unit);
+                             std::int64_t element_bytes, std::int64_t unit, ByteRange features);
 
 // The least memory in which the calls can run: that of the one which needs most. What is touched in
 // order may pass through, with a window of it in memory.
@@ -67,15 +66,14 @@ struct PagingPlan {
   // By step: what was given back, and is read from its begin on for the next step. It has room when
   // all has left that is to by that next step.
   std::vector<std::vector<ByteRange>> coming;
-  // By step: what it touches in order, with no room for all of it. It is in the file when the step
-  // begins, and when it ends; where `kept` is false, it is not needed any more then.
-  struct Passing {
+  struct Part {
     ByteRange bytes;
-    bool kept = false;
+    bool kept = false;  // its content is needed again
   };
-  std::vector<std::vector<Passing>> passing;
-  std::vector<bool> reads_features;  // by step
-  std::vector<ByteRange> left;       // what is there at the end
+  // By step: what it touches in order, with no room for all of it. It is in the file when the step
+  // begins, and when it ends.
+  std::vector<std::vector<Part>> passing;
+  std::vector<Part> left;  // what is there at the end
   std::int64_t written_bytes = 0;
   std::int64_t read_bytes = 0;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/memory.hpp"
+
 namespace atl {
 
 std::int64_t ValueMemory::unit() const {
@@ -14,6 +16,12 @@ std::int64_t ValueMemory::unit() const {
 
 void ValueMemory::allocate(const ValuesInFile& in_file) {
   file_ = std::make_unique<FileMemory>(in_file.folder, whole_units());
+}
+
+void ValueMemory::rest() {
+  const MatrixView all = view();
+  if (file_ || all.data == nullptr) return;
+  drop_pages({static_cast<std::byte*>(all.data), static_cast<std::size_t>(bytes())});
 }
 
 std::unique_ptr<ValuePager> ValueMemory::make_pager(const ValuesInFile& in_file,

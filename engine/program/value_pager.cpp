@@ -24,15 +24,24 @@ ValuePager::~ValuePager() {
 }
 
 void ValuePager::begin(const PagingPlan& plan) {
-  take_all_away();
+  leave_pass(/*keeps=*/false);
   memory_.check();
+  // Others may have read some of it since the last pass.
+  memory_.release_pages(0, memory_.bytes());
+  drop_mapped_pages(features_);
   const std::lock_guard lock(mutex_);
   plan_ = &plan;
   step_ = -1;
 }
 
-// The next pass has another plan, which knows nothing of what this one has left.
-void ValuePager::take_all_away() {
+void ValuePager::rest() {
+  leave_pass(/*keeps=*/true);
+  memory_.release_pages(0, memory_.bytes());
+}
+
+// The next pass has another plan, which knows nothing of what this one has left. keeps: what is
+// needed behind the pass stays in the file until then.
+void ValuePager::leave_pass(bool keeps) {
   std::unique_lock lock(mutex_);
   coming_.clear();
   changed_.wait(lock, [&] {
@@ -40,11 +49,25 @@ void ValuePager::take_all_away() {
   });
   rethrow();
   if (plan_ == nullptr) return;
-  for (const ByteRange& bytes : plan_->left) {
+  for (const auto& [bytes, needed] : plan_->left) {
     const std::int64_t middle = std::clamp(lasting_, bytes.begin, bytes.end);
     if (bytes.begin < middle) take_away({{bytes.begin, middle}, /*kept=*/true, 0});
-    if (middle < bytes.end) take_away({{middle, bytes.end}, /*kept=*/false, 0});
+    if (middle < bytes.end) take_away({{middle, bytes.end}, keeps && needed, 0});
   }
+  plan_ = nullptr;
+}
+
+ByteRange ValuePager::values_in(ByteRange bytes) const {
+  return {std::min(bytes.begin, memory_.bytes()), std::min(bytes.end, memory_.bytes())};
+}
+
+std::span<const std::byte> ValuePager::features_in(ByteRange bytes) const {
+  const auto place_of = [&](std::int64_t byte) {
+    return static_cast<std::size_t>(
+        std::clamp<std::int64_t>(byte - memory_.bytes(), 0, std::ssize(features_)));
+  };
+  const std::size_t begin = place_of(bytes.begin);
+  return features_.subspan(begin, place_of(bytes.end) - begin);
 }
 
 bool ValuePager::has_left(int by) const { return waited_for_.empty() || *waited_for_.begin() > by; }
@@ -59,10 +82,9 @@ void ValuePager::next_call() {
   if (step_ >= 0) {
     const auto last = static_cast<std::size_t>(step_);
     for (const Leaving& part : plan_->leaving[last]) send_away(part);
-    for (const PagingPlan::Passing& part : plan_->passing[last]) {
+    for (const PagingPlan::Part& part : plan_->passing[last]) {
       send_away({part.bytes, part.kept, step_ + 1});
     }
-    if (plan_->reads_features[last]) drop_mapped_pages(features_);
   }
   ++step_;
   for (const ByteRange& bytes : plan_->coming[static_cast<std::size_t>(step_)]) {
@@ -81,10 +103,13 @@ void ValuePager::send_away(const Leaving& part) {
 }
 
 void ValuePager::take_away(const Leaving& part) {
+  drop_mapped_pages(features_in(part.bytes));
+  const ByteRange values = values_in(part.bytes);
+  if (values.size() == 0) return;
   if (part.kept) {
-    memory_.release(part.bytes.begin, part.bytes.end);
+    memory_.release(values.begin, values.end);
   } else {
-    memory_.drop(part.bytes.begin, part.bytes.end);
+    memory_.drop(values.begin, values.end);
   }
 }
 
@@ -117,18 +142,17 @@ void ValuePager::sweep() {
   std::unique_lock lock(mutex_);
   while (!stops_) {
     const auto step = static_cast<std::size_t>(step_);
-    const bool runs = plan_ != nullptr && step_ >= 0;
-    const bool reads_features = runs && !features_.empty() && plan_->reads_features[step];
-    if (!runs || (!reads_features && plan_->passing[step].empty())) {
+    if (plan_ == nullptr || step_ < 0 || plan_->passing[step].empty()) {
       changed_.wait(lock);
       continue;
     }
     const PagingPlan& plan = *plan_;
     lock.unlock();
-    for (const PagingPlan::Passing& part : plan.passing[step]) {
-      memory_.release_pages(part.bytes.begin, part.bytes.end);
+    for (const PagingPlan::Part& part : plan.passing[step]) {
+      const ByteRange values = values_in(part.bytes);
+      memory_.release_pages(values.begin, values.end);
+      drop_mapped_pages(features_in(part.bytes));
     }
-    if (reads_features) drop_mapped_pages(features_);
     lock.lock();
     changed_.wait_for(lock, kPause, [&] { return stops_; });
   }
@@ -144,7 +168,9 @@ void ValuePager::read() {
     coming_.pop_front();
     is_reading_ = true;
     lock.unlock();
-    memory_.fetch(part.bytes.begin, part.bytes.end);
+    const ByteRange values = values_in(part.bytes);
+    memory_.fetch(values.begin, values.end);
+    fetch_mapped_pages(features_in(part.bytes));
     lock.lock();
     is_reading_ = false;
     changed_.notify_all();

@@ -19,8 +19,8 @@ namespace atl {
 class ValuePager {
  public:
   // lasting: bytes from the begin of the memory that outlive passes, a multiple of the plans' unit.
-  // features: mapped. What passes through, and features, is taken from memory behind the calls that
-  // touch it.
+  // features: mapped; in plans they lie behind the memory. What passes through is taken from memory
+  // behind the calls that touch it.
   ValuePager(const FileMemory& memory, std::int64_t lasting, std::span<const std::byte> features);
   ValuePager(const ValuePager&) = delete;
   ValuePager& operator=(const ValuePager&) = delete;
@@ -29,6 +29,9 @@ class ValuePager {
   // Before the first call of a pass. The plan must live until the next one. Throws what writing has
   // thrown.
   void begin(const PagingPlan& plan);
+  // Behind a pass: takes out of memory what it has left there. What is needed behind it may still
+  // be read. Throws as begin() does.
+  void rest();
   // Before each call: waits until there is room for what it touches. Throws what writing has
   // thrown.
   void next_call();
@@ -46,7 +49,9 @@ class ValuePager {
   void sweep();
   void send_away(const Leaving& part);
   void take_away(const Leaving& part);
-  void take_all_away();
+  ByteRange values_in(ByteRange bytes) const;
+  std::span<const std::byte> features_in(ByteRange bytes) const;
+  void leave_pass(bool keeps);
   bool has_left(int by) const;  // all that is to
   bool has_error() const { return error_ != nullptr; }
   void rethrow();

@@ -123,8 +123,8 @@ std::int64_t BlockTraining::bytes() const {
   // Row pointers, splits, ids and degrees of the block that is trained on and of the next one; what
   // is made of them, and the block of each node.
   constexpr std::int64_t kPerRow = 2 * 56 + 40;
-  return features_.bytes() + network_.own_value_bytes() +
-         most_.edges * (2 * of_edge + of_operators) + most_.of_part() * kPerRow +
+  return features_.bytes() + most_.edges * (2 * of_edge + of_operators) +
+         most_.of_part() * kPerRow +
          part.inner() * static_cast<std::int64_t>(2 * sizeof(std::int32_t) + sizeof(double));
 }
 

@@ -28,10 +28,12 @@ class BlockTraining {
   BlockTraining(const BlockTraining&) = delete;
   BlockTraining& operator=(const BlockTraining&) = delete;
 
-  // Bytes beside those of `whole`, about.
+  // Bytes beside values and those of `whole`, about.
   std::int64_t bytes() const;
   // See Network.
   std::int64_t graph_value_bytes() const { return network_.graph_value_bytes(); }
+  std::int64_t own_value_bytes() const { return network_.own_value_bytes(); }
+  void rest() { network_.rest(); }
   // See Network; of a block, about.
   std::int64_t activation_bytes() const { return network_.activation_bytes(); }
   // When `whole` has taken its memory. Collective.

@@ -37,7 +37,8 @@ constexpr double kBytesPerPagedByte = 5;
 constexpr std::int64_t kTakenLater = 5 << 20;
 
 // The memory that the process holds already: libraries and, on a host, what has been read of the
-// data; by all ranks, since they may be in one process. And what it will take in any case.
+// data but features and edges (Shard::rest); by all ranks, since they may be in one process. And
+// what it will take in any case.
 std::int64_t resident_here(const Trainer& trainer, Transport& transport) {
   transport.barrier({"resident memory"});
   return trainer.rank().backend.host_accessible() ? resident_bytes() + kTakenLater : 0;
@@ -111,23 +112,22 @@ class Chooser {
 
   OffloadChoice offload_of_options() const { return trainer_.model().offload; }
 
-  // This rank's bytes beside values in a file. Mapped features are in memory in small parts, but
-  // where blocks take rows of them; values of these are in memory.
-  std::int64_t beside_paged() const {
-    if (on_blocks_) return others_ + trainer_.block_value_bytes();
-    if (trainer_.network().needs_features()) return others_;
-    const std::int64_t features = std::ssize(trainer_.data().mapped_features());
-    return others_ - features + std::min(features, kPagingWindow);
-  }
+  std::int64_t mapped() const { return std::ssize(trainer_.data().mapped_features()); }
 
-  // Bytes of this rank's values that the limit leaves room for.
+  // This rank's bytes beside values in a file and mapped features, which leave memory with them.
+  std::int64_t beside_paged() const { return others_ - mapped(); }
+
+  // Bytes of these that the limit leaves room for.
   std::int64_t paged_budget() const {
-    return std::min(limit_ - beside_paged(), trainer_.network().all_value_bytes());
+    return std::min(limit_ - beside_paged(), trainer_.network().all_value_bytes() + mapped());
   }
 
-  // The least limit of the rank that takes most.
+  // The least limit of the rank that takes most. Steps on blocks take turns with evaluations: they
+  // have all values in memory, and rows of features anywhere.
   std::int64_t least_paged() const {
-    double least = static_cast<double>(beside_paged() + trainer_.network().least_budget());
+    const std::int64_t of_steps = on_blocks_ ? trainer_.block_value_bytes() + mapped() : 0;
+    double least =
+        static_cast<double>(beside_paged() + std::max(trainer_.network().least_budget(), of_steps));
     max_over_ranks(transport_, std::span(&least, 1), {"memory of values"});
     return static_cast<std::int64_t>(least);
   }

@@ -246,6 +246,8 @@ void RankJob::prepare_trainer() {
   };
   make_trainer();
   if (const auto limit = parse_bytes(model_.memory)) {
+    // They are counted with the data, so not as memory that the process holds beside it.
+    shard_.rest();
     const Savings savings = savings_within(*limit, *trainer_, transport_);
     options_.model.dropping = savings.dropping;
     options_.model.offloading = savings.offloading;
@@ -431,11 +433,12 @@ void RankJob::log_savings(const std::string& memory) const {
     const Network& network = trainer_->network();
     const DiskTraffic traffic = network.disk_traffic(model.paged_budget);
     const bool evaluates = trainer_->trains_on_blocks_alone();
+    const std::int64_t mapped = std::ssize(data_->mapped_features());
     log::info(
-        "{}: on rank 0, {} of {} of values{} are in memory at a time, the others in a file in {}; "
-        "an {} writes {} and reads {}",
-        why, format_bytes(model.paged_budget), format_bytes(network.all_value_bytes()),
-        evaluates ? " of evaluations" : "", model.offload_folder,
+        "{}: on rank 0, {} of {} of values{}{} are in memory at a time, the others in a file in "
+        "{}; an {} writes {} and reads {}",
+        why, format_bytes(model.paged_budget), format_bytes(network.all_value_bytes() + mapped),
+        evaluates ? " of evaluations" : "", mapped > 0 ? " and features" : "", model.offload_folder,
         evaluates ? "evaluation" : "epoch", format_bytes(traffic.written),
         format_bytes(traffic.read));
   }

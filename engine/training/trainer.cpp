@@ -32,11 +32,12 @@ std::int64_t outputs_of(const TrainOptions& options, const RankData& data) {
 }
 
 ValuesInFile values_in_file(const ModelConfig& model, const RankData& data) {
-  if (model.paged_budget == 0) return {};
-  // Blocks take rows of features anywhere: these stay in memory behind evaluations.
-  const bool in_order = data.dealing() == nullptr;
-  return {model.offload_folder, model.paged_budget,
-          in_order ? data.mapped_features() : std::span<const std::byte>()};
+  ValuesInFile in_file{.features = data.mapped_features()};
+  if (model.paged_budget > 0) {
+    in_file.folder = model.offload_folder;
+    in_file.budget = model.paged_budget;
+  }
+  return in_file;
 }
 
 }  // namespace
@@ -181,6 +182,7 @@ EpochResult Trainer::run_whole_graph(int epoch) {
 
 EpochResult Trainer::run_blocks(int epoch) {
   runner_.set_forward_done(false);  // the memory of the whole graph's values is used
+  network_.rest();
   trace_.clear();
   EpochResult result;
   result.epoch = epoch;
@@ -295,6 +297,7 @@ void Trainer::keep_spans() {
 }
 
 ConstMatrixView Trainer::queue_evaluation(int epoch) {
+  if (trains_on_blocks_alone()) blocks_->rest();
   network_.run_forward(*eval_exchange_, round(epoch, /*training=*/false));
   return network_.logits();
 }
@@ -332,6 +335,10 @@ Metrics Trainer::evaluate(int epoch, MetricExtent extent) {
   const double start_us = trace_.now_us();
   const AveragedWeights shown = averaged_weights();
   const ConstMatrixView logits = queue_evaluation(epoch);
+  const bool goes_on = network_.trains_as_it_evaluates() && exchange_->is_exact() &&
+                       !averages_weights() && extent == MetricExtent::kChosen;
+  // Metrics take memory, too, some of them much of it.
+  if (!goes_on) network_.rest();
   const bool has_loss = links_ == nullptr && data_.labelled();
   if (has_loss) {
     if (valid_loss_ == nullptr) {
@@ -341,8 +348,7 @@ Metrics Trainer::evaluate(int epoch, MetricExtent extent) {
   }
   Metrics metrics = measure(epoch, logits, extent);
   if (has_loss) metrics.valid_loss = valid_loss_->result(epoch);
-  runner_.set_forward_done(network_.trains_as_it_evaluates() && exchange_->is_exact() &&
-                           !averages_weights());
+  runner_.set_forward_done(goes_on);
   trace_.resolve();
   record_whole("evaluation", epoch, start_us);
   keep_spans();

@@ -72,10 +72,16 @@ class Trainer {
   std::int64_t bytes_needed() const {
     const std::int64_t weighted =
         NodeWeightedLoss::bytes(std::ssize(data_.node_weights()), data_.outputs(), model_.dtype);
-    return network_.bytes() + optimizer_.bytes(network_.parameters()) + buffer_bytes() +
+    return value_bytes() + network_.parameters().bytes() + optimizer_.bytes(network_.parameters()) +
+           buffer_bytes() +
            (links_ != nullptr ? links_->bytes()
                               : EvaluationLoss::bytes(data_, model_.dtype) + weighted) +
            (blocks_ != nullptr ? blocks_->bytes() : 0);
+  }
+  // The part of them for values. Those of steps on blocks take turns with those of evaluations.
+  std::int64_t value_bytes() const {
+    const std::int64_t whole = network_.value_bytes();
+    return blocks_ != nullptr ? std::max(whole, blocks_->own_value_bytes()) : whole;
   }
   // Whether the whole graph is for evaluations alone; the same on all ranks.
   bool trains_on_blocks_alone() const {

@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <fstream>
-
 #include "base/lost_pages.hpp"
 #include "base/memory.hpp"
+#include "tests/support/resident_pages.hpp"
 #include "tests/support/temp_dir.hpp"
 #include "tests/support/thrown_error.hpp"
 
@@ -17,20 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-// Kilobytes of `file` that this process has mapped and in memory.
-std::int64_t resident_kilobytes(const fs::path& file) {
-  std::ifstream maps("/proc/self/smaps");
-  bool inside = false;
-  std::int64_t total = 0;
-  for (std::string line; std::getline(maps, line);) {
-    // A mapping begins with its addresses, in small letters; what is said of it with a capital.
-    const bool heading = line[0] <= '9' || line[0] >= 'a';
-    if (heading) inside = line.ends_with(file.string());
-    if (inside && line.starts_with("Rss:")) total += std::stoll(line.substr(4));
-  }
-  return total;
-}
 
 TEST(MappedFile, PagesCanBeDroppedAndComeBack) {
   const TempDir dir;
@@ -48,6 +33,7 @@ TEST(MappedFile, PagesCanBeDroppedAndComeBack) {
   // From inside a page to inside another: both stay.
   drop_mapped_pages(file.bytes().subspan(10, 90'000));
   EXPECT_LT(resident_kilobytes(path), 96);
+  fetch_mapped_pages(file.bytes());
   EXPECT_TRUE(same());
 }
 

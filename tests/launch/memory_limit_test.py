@@ -94,8 +94,9 @@ class MemoryLimitTest(OneFolderTest):
             self.train(f"in_memory{ranks}", *local)
             limit = self.least(*file)
             text = self.train(f"in_file{ranks}", *file, "--memory", f"{limit}MiB")
-            self.assertRegex(text, r"--memory \d+MiB: on rank 0, .* of .* of values are in memory at "
-                                   r"a time, the others in a file in .*; an epoch writes .* and reads")
+            self.assertRegex(text, r"--memory \d+MiB: on rank 0, .* of .* of values and features are in "
+                                   r"memory at a time, the others in a file in .*; an epoch writes .* and "
+                                   r"reads")
             self.assertEqual(self.tensors(f"in_memory{ranks}"), self.tensors(f"in_file{ranks}"))
 
     def test_a_run_with_values_in_a_file_goes_on_without_and_with(self):

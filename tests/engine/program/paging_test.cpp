@@ -179,6 +179,38 @@ TEST(Paging, DoesNothingWhereAllFits) {
   }
 }
 
+// Features behind the values: read anywhere by the first and the last step, in order by another.
+TEST(Paging, LetsFeaturesLeaveUnwritten) {
+  const ByteRange first{0, 3 * kUnit};
+  const ByteRange second{3 * kUnit, 7 * kUnit};
+  const ByteRange features{8 * kUnit, 13 * kUnit};
+  PagingProblem problem;
+  problem.unit = kUnit;
+  problem.bytes = features.end;
+  problem.steps.push_back(touching({features}, first));
+  problem.steps.push_back(touching({first}, second));
+  problem.steps.push_back(touching({}, second));
+  problem.steps.back().touched.push_back({features, false, /*in_order=*/true});
+  problem.steps.push_back(touching({second, features}, first));
+  problem.live = {{first, 0, 1}, {second, 1, 3}, {first, 3, 4}, {features, -1, 4}};
+  // The last step needs all that it touches, the others less.
+  const std::int64_t window = features.size();
+  EXPECT_EQ(least_paged_bytes(problem), 12 * kUnit + window);
+
+  Judge judge(problem, 12 * kUnit + window);
+  judge.run();
+  EXPECT_EQ(judge.plan().written_bytes, 0);
+  // Twice at most: behind the first step there may be no room for them.
+  EXPECT_GE(judge.plan().read_bytes, features.size());
+  EXPECT_LE(judge.plan().read_bytes, 2 * features.size());
+  // The first value and the features are there at the end, and needed then.
+  std::int64_t needed = 0;
+  for (const PagingPlan::Part& part : judge.plan().left) {
+    if (part.kept) needed += part.bytes.size();
+  }
+  EXPECT_EQ(needed, first.size() + features.size());
+}
+
 // A forward pass that leaves a value per layer, and backward, which takes them in turn.
 TEST(Paging, SendsAwayWhatIsNeededLastAndBringsItInTime) {
   constexpr std::int64_t kValue = 4 * kUnit;

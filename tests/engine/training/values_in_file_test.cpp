@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/engine/training/block_options.hpp"
+#include "tests/support/resident_pages.hpp"
 #include "tests/support/thrown_error.hpp"
 
 namespace atl {
@@ -141,6 +142,38 @@ TEST(ValuesInFile, OfEvaluationsLeaveStepsOnBlocksAsTheyAre) {
               turns_of(dataset, 4, options))
         << model << " in groups";
   }
+}
+
+// Features are mapped: steps on blocks read rows of them, and evaluations leave none of them in
+// memory.
+TEST(ValuesInFile, FeaturesLeaveMemoryWithThem) {
+  const TempDir dir;
+  GenerateOptions generated;
+  generated.out = dir.path() / "wide";
+  generated.nodes = 4000;
+  generated.degree = 8;
+  generated.classes = 4;
+  generated.features = 256;
+  generated.seed = 3;
+  generate_dataset("sbm", generated);
+  TrainOptions options = block_options("sage", 4);
+  const TrainOptions paged = in_file(generated.out, 1, options, dir);
+  const std::string features = "features.npy";
+  run_local_ranks(1, 30, [&](Transport& transport) {
+    RankJob job(transport, generated.out, {}, paged);
+    const std::int64_t bytes = std::ssize(job.data().mapped_features());
+    ASSERT_EQ(bytes, 4000 * 256 * 4);
+    // Beside them there is room for what passes through, here for as much as two matrices.
+    EXPECT_LE(paged.model.paged_budget, 3 * bytes);
+    for (int epoch = 1; epoch <= 3; ++epoch) {
+      job.trainer().run_epoch(epoch);
+      EXPECT_GE(resident_kilobytes(features), bytes / 1024);
+      const Metrics metrics = job.trainer().evaluate(epoch);
+      EXPECT_GT(metrics.valid_loss, 0);
+      EXPECT_LT(resident_kilobytes(features), bytes / 1024 / 10);
+    }
+  });
+  EXPECT_EQ(turns_of(generated.out, 1, paged), turns_of(generated.out, 1, options));
 }
 
 TEST(ValuesInFile, OfEvaluationsAreChosenWhereBlocksTrain) {
