@@ -86,6 +86,7 @@ struct PlanInput {
   MeasuredRuns measured;
   std::map<int, std::vector<CutCandidate>> cuts;  // by how many ranks hold a part
   std::map<int, std::string> refused;             // why others are not among them
+  int steps = 1;                                  // of an epoch
   Plan plan;
 };
 
@@ -142,15 +143,19 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
   input.measured = MeasuredRuns(arguments.measured, input.model, topology);
   const std::span<const std::uint8_t> split =
       info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
+  const GraphBlocks blocks =
+      first_blocks(dataset, arguments.flags.dataset, options, partition.parts_dir);
+  input.steps = std::max(1, blocks.count);
   const AllowedGroups groups(asked_groups, 1, arguments.search, options, topology);
   for (const int each : groups.sizes()) {
     groups.try_size(each, input.model, input, [&](int size) {
       const Topology as_cut = group_topology(topology, size);
       input.cuts[size] =
           arguments.search == "none"
-              ? std::vector{default_cut(dataset.graph(), split, partition, as_cut, input.model)}
+              ? std::vector{default_cut(dataset.graph(), split, partition, as_cut, input.model,
+                                        blocks)}
               : cut_candidates(dataset.graph(), split, partition, as_cut, input.model,
-                               input.measured.of_groups(size).corrections);
+                               input.measured.of_groups(size).corrections, blocks);
     });
   }
   input.plan.dataset = info.name;
@@ -160,6 +165,12 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
 
 PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& options,
                       const GroupRanks& asked_groups, const Topology& topology) {
+  if (options.blocks.deals()) {
+    fail_option(
+        "{}: found with --shape, which says nothing of edges inside of blocks; allowed "
+        "with a dataset",
+        options.blocks.option());
+  }
   const std::vector<NamedShape> shapes = read_shapes(arguments.shapes, topology.ranks());
   const GraphShape& first = shapes.front().shape;
   PlanInput input;
@@ -233,8 +244,8 @@ void require_plannable(const TrainOptions& options) {
   const std::vector<std::string> found = options_beside_plans(options);
   if (found.empty()) return;
   fail_option(
-      "{}: found in plan, which simulates epochs on the whole graph with the messages of "
-      "--exchange, and train takes no --plan beside this option; leave it out{}",
+      "{}: found in plan, which simulates epochs on the whole graph or on --blocks, with the "
+      "messages of --exchange, and train takes no --plan beside this option; leave it out{}",
       found.front(),
       options.first_phase_end().any() ? "" : ", or measure such epochs with atoll bench");
 }
@@ -268,12 +279,18 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   std::vector<GroupPlans> plans;
   // One search after another, in the time that all of them may take.
   request.options.seconds /= static_cast<double>(input.cuts.size());
+  const auto messages_with = [&](const Measured& measured) {
+    PlannedMessages messages = planned_messages(asked, measured);
+    messages.steps = input.steps;
+    if (input.steps > 1) messages.arrival = Arrival::kOff;
+    return messages;
+  };
   for (auto& [size, cuts] : input.cuts) {
     const Measured& measured = input.measured.of_groups(size);
-    GroupPlans& of_size = plans.emplace_back(
-        topology, input.model, size,
-        GroupPlans::Setting{std::move(cuts), asked.bits, measured.corrections, asked.start_bits,
-                            planned_messages(asked, measured)});
+    GroupPlans& of_size =
+        plans.emplace_back(topology, input.model, size,
+                           GroupPlans::Setting{std::move(cuts), asked.bits, measured.corrections,
+                                               asked.start_bits, messages_with(measured)});
     // The network was trained on parts of one rank each.
     request.options.prior = {};
     if (policy && size == 1) request.options.prior = policy_prior(of_size.space(), *policy);

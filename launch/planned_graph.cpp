@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/training/block_dealing.hpp"
 #include "engine/training/trainer.hpp"
 
 namespace atl {
@@ -28,6 +29,23 @@ ModelConfig model_for(const DatasetInfo& info, const ModelConfig& model, int ran
                has_features ? "" : " (--features trained:64 trains a row for each node)");
   }
   return model.sized(sizes_of(info, outputs), ranks);
+}
+
+GraphBlocks first_blocks(const Dataset& dataset, const std::filesystem::path& folder,
+                         const TrainOptions& options, const std::filesystem::path& parts_dir) {
+  if (!options.blocks.deals()) return {};
+  const GraphView graph = dataset.graph();
+  std::vector<GlobalId> ids(static_cast<std::size_t>(graph.nodes()));
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<GlobalId>(i);
+  LocalGraphView whole{.global_nodes = graph.nodes(), .inner_ids = ids};
+  whole.forward.csr = graph.in_edges;
+  GraphBlocks blocks;
+  constexpr double kTimeout = 60;  // nobody is waited for
+  run_local_ranks(1, kTimeout, [&](Transport& alone) {
+    const BlockDealing dealing(alone, folder, whole, options.blocks, options.seed, parts_dir);
+    blocks = {dealing.blocks(), dealing.of_epoch(1).inner};
+  });
+  return blocks;
 }
 
 GraphShape shape_of(const DatasetInfo& info, const PartitionOptions& options,

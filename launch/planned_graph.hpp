@@ -6,7 +6,9 @@
 
 #include "datasets/dataset.hpp"
 #include "engine/models/model.hpp"
+#include "engine/placement/cut_candidates.hpp"
 #include "engine/placement/graph_shape.hpp"
+#include "engine/training/options.hpp"
 
 namespace atl {
 
@@ -17,6 +19,11 @@ std::int64_t outputs_of(const DatasetInfo& info);
 // The model for a dataset, on so many ranks. Throws Error{kInput} for a dataset without classes, or
 // without features unless the model trains some.
 ModelConfig model_for(const DatasetInfo& info, const ModelConfig& model, int ranks);
+
+// The blocks of the first epoch, with communities that are found or made as training does; none
+// without --blocks. folder: of the dataset; parts_dir: as PartitionOptions has it.
+GraphBlocks first_blocks(const Dataset& dataset, const std::filesystem::path& folder,
+                         const TrainOptions& options, const std::filesystem::path& parts_dir);
 
 // The shape of a dataset that was cut by `options`. Throws Error{kInput} for a dataset that nothing
 // can be trained on.

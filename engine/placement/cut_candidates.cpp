@@ -13,17 +13,42 @@ namespace atl {
 
 namespace {
 
+// Blocks are alike but for chance, so counts of all of them are divided evenly.
+PartitionQuality mean_block(PartitionQuality all, int blocks) {
+  const auto divide = [&](std::int64_t& count) { count = (count + blocks - 1) / blocks; };
+  for (PartQuality& part : all.parts) {
+    for (std::int64_t PartQuality::*const count :
+         {&PartQuality::nodes, &PartQuality::central, &PartQuality::edges,
+          &PartQuality::marginal_edges, &PartQuality::training_nodes, &PartQuality::cost,
+          &PartQuality::halo_forward, &PartQuality::halo_backward}) {
+      divide(part.*count);
+    }
+    part.central = std::min(part.central, part.nodes);
+  }
+  divide(all.cut_edges);
+  for (std::vector<std::int64_t>* const rows : {&all.forward_rows, &all.backward_rows}) {
+    for (std::int64_t& count : *rows) divide(count);
+  }
+  // Blocks send rows, no partial sums.
+  all.forward_cover = {};
+  all.backward_cover = {};
+  return all;
+}
+
 class CandidateMaker {
  public:
   CandidateMaker(const GraphView& graph, std::span<const std::uint8_t> split,
                  const Topology& topology, const ModelConfig& model,
-                 const PhaseCorrections& corrections)
+                 const PhaseCorrections& corrections, const GraphBlocks& blocks)
       : graph_(graph),
         split_(split),
         topology_(topology),
         model_(model),
         corrections_(corrections),
-        layers_(layers_without_plan(model)) {}
+        layers_(layers_without_plan(model)),
+        blocks_(blocks.count) {
+    if (blocks_ > 0) inside_ = edges_inside(graph.in_edges, blocks);
+  }
 
   CutCandidate cut(const std::string& name, const PartitionOptions& options) const {
     return measured(name, options, parts_of(options));
@@ -35,10 +60,13 @@ class CandidateMaker {
 
   CutCandidate measured(const std::string& name, const PartitionOptions& options,
                         std::span<const std::int32_t> part_of) const {
-    const int parts = topology_.ranks();
-    const LocalGraphBuilder builder(graph_, part_of, parts);
-    return {name, options,
-            measure_quality(builder, split_, normalised_shares(options.weights, parts))};
+    CutCandidate candidate{name, options, quality_of(graph_, options, part_of)};
+    if (blocks_ > 0) {
+      // A node is in one block, so all blocks together have these messages.
+      const GraphView inside{.in_edges = inside_.view(), .symmetric = graph_.symmetric};
+      candidate.block = mean_block(quality_of(inside, options, part_of), blocks_);
+    }
+    return candidate;
   }
 
   // The same cut, whose parts are `part_of`, with its parts on the ranks where their rows cross the
@@ -52,7 +80,7 @@ class CandidateMaker {
         cost.push_back(to == from ? 0 : row_seconds(from, to));
       }
     }
-    const PartOrder best = best_part_order(candidate.quality.forward_rows, cost, parts);
+    const PartOrder best = best_part_order(candidate.of_step().forward_rows, cost, parts);
     PartitionOptions options = candidate.options;
     options.part_order = best.order;
     for (std::size_t r = 0; r < best.order.size(); ++r) {
@@ -125,6 +153,12 @@ class CandidateMaker {
   }
 
  private:
+  PartitionQuality quality_of(const GraphView& graph, const PartitionOptions& options,
+                              std::span<const std::int32_t> part_of) const {
+    const int parts = topology_.ranks();
+    const LocalGraphBuilder builder(graph, part_of, parts);
+    return measure_quality(builder, split_, normalised_shares(options.weights, parts));
+  }
   std::vector<double> seconds_of(const CutCandidate& candidate) const {
     return computing_seconds(tasks_of(candidate));
   }
@@ -134,8 +168,12 @@ class CandidateMaker {
         .makespan_s;
   }
   TaskGraph tasks_of(const CutCandidate& candidate) const {
-    return epoch_tasks({topology_, model_, candidate.quality, corrections_}, layers_,
-                       TaskDetail::kMerged);
+    return epoch_tasks({.topology = topology_,
+                        .model = model_,
+                        .partition = candidate.of_step(),
+                        .corrections = corrections_,
+                        .whole = candidate.whole_beside_blocks()},
+                       layers_, TaskDetail::kMerged);
   }
   static double mean_of(const std::vector<double>& seconds) {
     return std::accumulate(seconds.begin(), seconds.end(), 0.0) /
@@ -165,6 +203,8 @@ class CandidateMaker {
   const ModelConfig& model_;
   const PhaseCorrections& corrections_;
   std::vector<LayerPlan> layers_;
+  int blocks_;
+  Csr inside_;  // edges inside of blocks
 };
 
 // Ranks of each island where they follow one another, as a cut by islands needs them; else empty.
@@ -185,19 +225,35 @@ std::vector<int> island_sizes(const Topology& topology) {
 
 }  // namespace
 
+Csr edges_inside(CsrView in_edges, const GraphBlocks& blocks) {
+  const std::vector<std::int32_t>& block_of = blocks.of_node;
+  Csr inside;
+  inside.row_ptr.reserve(static_cast<std::size_t>(in_edges.rows()) + 1);
+  for (std::int64_t i = 0; i < in_edges.rows(); ++i) {
+    const std::int32_t own = block_of[static_cast<std::size_t>(i)];
+    for (const std::int32_t source : in_edges.row(i)) {
+      if (block_of[static_cast<std::size_t>(source)] == own) inside.col_idx.push_back(source);
+    }
+    inside.row_ptr.push_back(std::ssize(inside.col_idx));
+  }
+  return inside;
+}
+
 CutCandidate default_cut(const GraphView& graph, std::span<const std::uint8_t> split,
                          const PartitionOptions& options, const Topology& topology,
-                         const ModelConfig& model) {
+                         const ModelConfig& model, const GraphBlocks& blocks) {
   const PhaseCorrections none;
-  return CandidateMaker(graph, split, topology, model, none).cut("as without a plan", options);
+  return CandidateMaker(graph, split, topology, model, none, blocks)
+      .cut("as without a plan", options);
 }
 
 std::vector<CutCandidate> cut_candidates(const GraphView& graph,
                                          std::span<const std::uint8_t> split,
                                          const PartitionOptions& options, const Topology& topology,
                                          const ModelConfig& model,
-                                         const PhaseCorrections& corrections) {
-  const CandidateMaker maker(graph, split, topology, model, corrections);
+                                         const PhaseCorrections& corrections,
+                                         const GraphBlocks& blocks) {
+  const CandidateMaker maker(graph, split, topology, model, corrections, blocks);
   std::vector<std::int32_t> part_of = maker.parts_of(options);
   std::vector<CutCandidate> candidates;
   candidates.push_back(maker.measured("as without a plan", options, part_of));

@@ -1,9 +1,11 @@
 // Ways to cut a graph for a machine: the default, shares by how fast ranks are, islands first.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/csr.hpp"
 #include "engine/placement/epoch_cost.hpp"
 #include "partition/partitioner.hpp"
 
@@ -13,7 +15,21 @@ struct CutCandidate {
   std::string name;
   PartitionOptions options;
   PartitionQuality quality;
+  std::optional<PartitionQuality> block = {};  // the mean one, where training is on blocks
+
+  // That a step of training sees.
+  const PartitionQuality& of_step() const { return block ? *block : quality; }
+  const PartitionQuality* whole_beside_blocks() const { return block ? &quality : nullptr; }
 };
+
+// The blocks of an epoch; none: training is on the whole graph.
+struct GraphBlocks {
+  int count = 0;
+  std::vector<std::int32_t> of_node = {};
+};
+
+// Edges between nodes of one block, as stored.
+Csr edges_inside(CsrView in_edges, const GraphBlocks& blocks);
 
 // The first one is `options` as given: what training does without a plan. `split`: as for
 // partition_graph. Cuts the graph several times: seconds for millions of edges.
@@ -21,11 +37,12 @@ std::vector<CutCandidate> cut_candidates(const GraphView& graph,
                                          std::span<const std::uint8_t> split,
                                          const PartitionOptions& options, const Topology& topology,
                                          const ModelConfig& model,
-                                         const PhaseCorrections& corrections = {});
+                                         const PhaseCorrections& corrections = {},
+                                         const GraphBlocks& blocks = {});
 
 // Only the first of them: one cut.
 CutCandidate default_cut(const GraphView& graph, std::span<const std::uint8_t> split,
                          const PartitionOptions& options, const Topology& topology,
-                         const ModelConfig& model);
+                         const ModelConfig& model, const GraphBlocks& blocks = {});
 
 }  // namespace atl

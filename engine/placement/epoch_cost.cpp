@@ -106,9 +106,7 @@ class ScopeReader {
     return blocks.emplace_back(std::move(cost));
   }
 
-  const Block& block_at(int b) const {
-    return programs_.training_schedule.blocks[static_cast<std::size_t>(b)];
-  }
+  const Block& block_at(int b) const { return programs_.step_blocks[static_cast<std::size_t>(b)]; }
   void add(int b) {
     const Block& block = block_at(b);
     const Phase phase = programs_.phases[static_cast<std::size_t>(b)];
@@ -181,9 +179,11 @@ class ScopeReader {
     });
   }
 
+  // Constants travel exactly in every mode.
+  double bits_of(const Operation& op) const { return op.constant ? 32 : decisions_.bits; }
   MessageWork work_of(const Operation& op) const {
-    const double bits = decisions_.bits;
-    if (setting_.exchange == nullptr) {
+    const double bits = bits_of(op);
+    if (setting_.exchange == nullptr || op.constant) {
       return {.pack = {.messages = 1},
               .unpack = {.messages = bits < 32 ? 1.0 : 0.0},
               .deliver = {},
@@ -193,11 +193,11 @@ class ScopeReader {
                         setting_.kind);
   }
   double pass_seconds(int rank, const MessageWork::Pass& pass, std::int64_t rows,
-                      std::int64_t columns) const {
+                      std::int64_t columns, double bits) const {
     const double value_bytes =
         kFloatBytes * static_cast<double>(rows) * static_cast<double>(columns);
-    const double each = decisions_.bits < 32 ? quantize_seconds(device(rank), rows, columns)
-                                             : elementwise_seconds(device(rank), 2 * value_bytes);
+    const double each = bits < 32 ? quantize_seconds(device(rank), rows, columns)
+                                  : elementwise_seconds(device(rank), 2 * value_bytes);
     return pass.messages * setting_.kind.messages * each +
            elementwise_seconds(device(rank), pass.rows * value_bytes);
   }
@@ -212,6 +212,7 @@ class ScopeReader {
   void add_messages(const Block& block, const Operation& op,
                     std::vector<MessageCost>& begins) const {
     const MessageWork work = work_of(op);
+    const double bits = bits_of(op);
     const std::int64_t columns = op.message_columns();
     const bool late = setting_.kind.late;
     const bool covers = sends_covers(programs_, setting_.partition);
@@ -221,8 +222,7 @@ class ScopeReader {
         .recomputation = op.decided.fetches_rest || covers ? decisions_.recomputation : nullptr,
         .rest = op.decided.fetches_rest,
         .covers = covers,
-        .row_bytes =
-            setting_.kind.messages * mean_message_bytes(decisions_.bits, columns, work.exact),
+        .row_bytes = setting_.kind.messages * mean_message_bytes(bits, columns, work.exact),
         .unpacks = work.travels && !work.exact && !late,
         .late = late,
         .travels = work.travels,
@@ -236,10 +236,12 @@ class ScopeReader {
       const MessageRows& sent = counts(rank).sent_for(op);
       const std::int64_t received = counts(rank).shape.rows.received_for(op);
       MessageCost::Seconds& own = cost.ranks[static_cast<std::size_t>(rank)];
-      own.pack_s = pass_seconds(rank, work.pack, sent.rows, columns) * factor(rank, pack);
+      own.pack_s = pass_seconds(rank, work.pack, sent.rows, columns, bits) * factor(rank, pack);
       if (cost.row_bytes > 0) own.post_s = sent.packets * kPostSeconds * factor(rank, post);
-      own.unpack_s = pass_seconds(rank, work.unpack, received, columns) * factor(rank, unpack);
-      own.deliver_s = pass_seconds(rank, work.deliver, received, columns) * factor(rank, rest);
+      own.unpack_s =
+          pass_seconds(rank, work.unpack, received, columns, bits) * factor(rank, unpack);
+      own.deliver_s =
+          pass_seconds(rank, work.deliver, received, columns, bits) * factor(rank, rest);
       if (work.shifts) own.post_s += sent.packets * kPostSeconds * factor(rank, post);
     }
     begins.push_back(std::move(cost));

@@ -28,7 +28,12 @@ struct EpochSetting {
   const ExchangeOptions* exchange = nullptr;
   EpochKind kind = {};
   Arrival arrival = Arrival::kOff;  // of marginal rows, in a job: see planned_arrival()
+  // Where steps are on blocks: `partition` is that of the mean one, and this is the whole graph's,
+  // for evaluations. An epoch is a step then, and constants are made anew in it. Null: neither.
+  const PartitionQuality* whole = nullptr;
 
+  bool on_blocks() const { return whole != nullptr; }
+  const PartitionQuality& of_graph() const { return on_blocks() ? *whole : partition; }
   RankMap map() const { return rank_map(partition, model.column_share.ranks); }
   EpochSetting of_kind(const EpochKind& other) const {
     EpochSetting setting = *this;

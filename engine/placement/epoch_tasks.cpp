@@ -22,7 +22,8 @@ const TaskGraph& write_tasks(const EpochSetting& setting, const EpochCosts& cost
 
 TaskGraph epoch_tasks(const EpochSetting& setting, std::span<const LayerPlan> layers,
                       TaskDetail detail) {
-  ProgramsByOrder programs(setting.model, setting.topology.ranks(), setting.arrival);
+  ProgramsByOrder programs(setting.model, setting.topology.ranks(), setting.arrival,
+                           setting.on_blocks());
   EpochCosts costs(setting.topology, programs, setting.corrections);
   TaskWriter writer(setting.topology, detail);
   return write_tasks(setting, costs, costs.pieces(setting, 0, layers, 0), writer);

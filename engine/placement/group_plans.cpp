@@ -54,8 +54,8 @@ Json summary_of(GroupPlans& plans) {
       packet_routes(plans.space().topology(), plans.space().simulated(found.choice));
   Json summary = {{"group_ranks", plans.ranks_per_part()},
                   {"ms", 1000 * found.cost.seconds},
-                  {"bytes_between_hosts", routes.between_hosts},
-                  {"bytes_within_hosts", routes.within_hosts}};
+                  {"bytes_between_hosts", plans.space().steps() * routes.between_hosts},
+                  {"bytes_within_hosts", plans.space().steps() * routes.within_hosts}};
   if (found.cost.missing_bytes > 0) summary["missing_bytes"] = found.cost.missing_bytes;
   return summary;
 }

@@ -57,10 +57,12 @@ std::int64_t loss_bytes(const TrainingPrograms& programs, const RankCounts& coun
 }  // namespace
 
 TrainingMemory training_memory(const TrainingPrograms& programs, const RankCounts& counts,
-                               const std::string& device_kind, const ExchangeOptions& exchange) {
+                               const std::string& device_kind, const ExchangeOptions& exchange,
+                               const RankCounts* evaluated) {
+  const RankCounts& whole = evaluated != nullptr ? *evaluated : counts;
   const std::int64_t values = std::max(
       allocate(programs.training, programs.training_schedule, counts.shape.rows).elements,
-      allocate(programs.evaluation, programs.evaluation_schedule, counts.shape.rows).elements);
+      allocate(programs.evaluation, programs.evaluation_schedule, whole.shape.rows).elements);
   const ExchangeOptions* const inexact = unless_exact(exchange);
   std::int64_t messages = 0;
   for (Value v = 0; v < programs.training.size(); ++v) {
@@ -69,18 +71,18 @@ TrainingMemory training_memory(const TrainingPrograms& programs, const RankCount
   }
   for (const Operation& op : programs.evaluation.operations) {
     // Evaluation finds kept aggregates.
-    if (!op.constant) messages += op_buffer_bytes(op, counts, programs.dtype, nullptr);
+    if (!op.constant) messages += op_buffer_bytes(op, whole, programs.dtype, nullptr);
   }
   // One conversion after another.
   std::int64_t conversion = 0;
   for (const Program* program : {&programs.training, &programs.evaluation}) {
     for (const Operation& op : program->operations) {
       conversion =
-          std::max(conversion, conversion_bytes(programs, *program, op, counts, device_kind));
+          std::max(conversion, conversion_bytes(programs, *program, op, whole, device_kind));
     }
   }
   messages += conversion;
-  return {.values = values * bytes_of(programs.dtype) + loss_bytes(programs, counts),
+  return {.values = values * bytes_of(programs.dtype) + loss_bytes(programs, whole),
           .parameters = parameter_bytes(programs, counts, device_kind),
           .messages = messages};
 }
@@ -102,10 +104,17 @@ std::vector<double> training_bytes(const EpochSetting& setting, std::span<const 
   const ExchangeOptions exchange = exchange_of(setting, layers);
   std::vector<double> bytes;
   for (int rank = 0; rank < setting.topology.ranks(); ++rank) {
-    const RankCounts counts = rank_counts(setting.partition, rank, programs.covers,
-                                          recomputation_of(layers).get(), programs.ranks_per_part);
+    const auto counts_of = [&](const PartitionQuality& partition) {
+      return rank_counts(partition, rank, programs.covers, recomputation_of(layers).get(),
+                         programs.ranks_per_part);
+    };
+    const RankCounts counts = counts_of(setting.partition);
+    const RankCounts whole = counts_of(setting.of_graph());
     const std::string& kind = setting.topology.device(rank).kind;
-    bytes.push_back(static_cast<double>(training_memory(programs, counts, kind, exchange).total()));
+    bytes.push_back(
+        static_cast<double>(training_memory(programs, counts, kind, exchange, &whole).total()));
+    // A step's own features, and the edges of two blocks.
+    if (setting.on_blocks()) bytes.back() += 2 * shard_bytes(setting, counts);
   }
   return bytes;
 }

@@ -13,10 +13,11 @@ struct TrainingMemory {
 
   std::int64_t total() const { return values + parameters + messages; }
 };
-// device_kind: "cpu" or "cuda".
+// device_kind: "cpu" or "cuda". evaluated: the counts of evaluations where training is on blocks;
+// null: those of training.
 TrainingMemory training_memory(const TrainingPrograms& programs, const RankCounts& counts,
-                               const std::string& device_kind,
-                               const ExchangeOptions& exchange = {});
+                               const std::string& device_kind, const ExchangeOptions& exchange = {},
+                               const RankCounts* evaluated = nullptr);
 
 // The data that a rank holds.
 struct DataMemory {
@@ -50,7 +51,8 @@ std::vector<double> bytes_bounds(const TrainingPrograms& programs, int layer,
                                  const ExchangeOptions& exchange = {});
 // By how much ranks lack memory for these bytes, all together.
 double missing_bytes(const Topology& topology, std::span<const double> bytes);
-// The bytes of the shard of the rank of these counts: features, and the graph in both directions.
+// The bytes of the shard of the rank of these counts of the graph: features, and the graph in both
+// directions.
 double shard_bytes(const EpochSetting& setting, const RankCounts& counts);
 
 }  // namespace atl

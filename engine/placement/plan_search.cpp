@@ -37,20 +37,21 @@ Json explain_decisions(PlanSpace& space, const SearchResult& found) {
   return decisions;
 }
 
-// Sums over all ranks.
-Json messages_json(std::span<const SimulatedEpoch> epochs, const ExpectedMessages& expected) {
+// Sums over all ranks and the steps of an epoch.
+Json messages_json(std::span<const SimulatedEpoch> epochs, const ExpectedMessages& expected,
+                   int steps) {
   Json kinds = Json::array();
   for (const SimulatedEpoch& epoch : epochs) {
     kinds.push_back({{"share_of_epochs", epoch.kind.share},
                      {"share", epoch.kind.messages},
-                     {"rows", packet_sums(epoch.tasks).rows},
-                     {"bytes", packet_sums(epoch.tasks).bytes},
-                     {"ms", ms(epoch_seconds(epoch.tasks, epoch.times))}});
+                     {"rows", steps * packet_sums(epoch.tasks).rows},
+                     {"bytes", steps * packet_sums(epoch.tasks).bytes},
+                     {"ms", steps * ms(epoch_seconds(epoch.tasks, epoch.times))}});
   }
   const PacketSums mean = mean_packet_sums(epochs);
-  return {{"rows", mean.rows},
-          {"bytes", mean.bytes},
-          {"group_bytes", mean.group_bytes},
+  return {{"rows", steps * mean.rows},
+          {"bytes", steps * mean.bytes},
+          {"group_bytes", steps * mean.group_bytes},
           {"share", expected.mean_share()},
           {"is_bound", expected.is_bound},
           {"epochs", kinds}};
@@ -107,11 +108,13 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
   plan.gradient_sum = space.gradient_sum(found.choice);
   const std::vector<SimulatedEpoch> epochs = space.simulated(found.choice);
   plan.predicted_ms = ms(found.cost.seconds);
-  plan.lower_bound_ms = ms(mean_lower_bound_seconds(topology, epochs, space.network_speed()));
-  plan.messages = messages_json(epochs, space.expected());
+  const int steps = space.steps();
+  plan.lower_bound_ms =
+      steps * ms(mean_lower_bound_seconds(topology, epochs, space.network_speed()));
+  plan.messages = messages_json(epochs, space.expected(), steps);
   Json path = Json::array();
   for (const PathShare& share : path_shares(epochs)) {
-    path.push_back({{"what", share.what}, {"ms", ms(share.seconds)}});
+    path.push_back({{"what", share.what}, {"ms", steps * ms(share.seconds)}});
   }
   const FactorPlan factors = space.gradient_sync(found.choice);
   Json weights = Json::array();
@@ -122,6 +125,7 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
                  {"decisions", explain_decisions(space, found)},
                  {"gradients", {{"summary", factors.summary}, {"weights", weights}}},
                  {"critical_path", path}};
+  if (steps > 1) plan.search["steps"] = steps;
   set_default(plan, found.start);
   return plan;
 }

@@ -49,11 +49,12 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
       simulator_(topology, tolerance_of(topology), corrections_.network_speed()),
       messages_(messages),
       arrival_(planned_arrival(messages.arrival, topology, model)),
-      programs_(model, topology.ranks(), arrival_),
+      programs_(model, topology.ranks(), arrival_,
+                /*remakes_constants=*/cuts.front().block.has_value()),
       writer_(topology, TaskDetail::kMerged) {
   ATOLL_ASSERT(!cuts_.empty() && std::ranges::count(bits_, start_bits) == 1);
   ATOLL_ASSERT(messages_.exchange != nullptr || std::ranges::count(bits_, 32) == 1);
-  const EpochSetting any{topology_, model_, cuts_.front().quality, corrections_,
+  const EpochSetting any{topology_, model_, cuts_.front().of_step(), corrections_,
                          true,      {},     messages_.exchange};
   for (const EpochKind& kind : messages_of(any, messages_.share).kinds) {
     epochs_.push_back({kind, EpochCosts(topology, programs_, corrections_)});
@@ -72,7 +73,8 @@ PlanSpace::PlanSpace(const Topology& topology, const ModelConfig& model,
     start_.resize(options_.size(), static_cast<int>(first));
   }
   const bool keeps = std::ranges::any_of(algebra_[0], &LayerAlgebra::cache_aggregate);
-  const bool alone = !model.column_share.any();  // each rank holds a part
+  // Each rank holds a part, whose halo rows are the same in each step.
+  const bool alone = !model.column_share.any() && !cuts_.front().block;
   if (topology.ranks() > 1 && alone && keeps && sends_messages() && can_recompute()) {
     halo_decision_ = decisions();
     for (const auto& orders : algebra_) {
@@ -162,12 +164,13 @@ std::shared_ptr<const Recomputation> PlanSpace::recomputation(
 EpochSetting PlanSpace::setting(std::span<const int> choice) const {
   return {.topology = topology_,
           .model = model_,
-          .partition = cut(choice).quality,
+          .partition = cut(choice).of_step(),
           .corrections = corrections_,
           .gradient_sum = gradient_sum(choice),
           .exchange = messages_.exchange,
           .kind = epochs_.front().kind,
-          .arrival = arrival_};
+          .arrival = arrival_,
+          .whole = cut(choice).whole_beside_blocks()};
 }
 
 TaskGraph PlanSpace::tasks(std::span<const int> choice, TaskDetail detail) const {
@@ -194,6 +197,7 @@ PlanCost PlanSpace::evaluate(std::span<const int> choice) {
     epoch.kind = epochs.kind;
     cost.seconds += epochs.kind.share * epoch_seconds_of(epochs, epoch, choice, planned);
   }
+  cost.seconds *= steps();
   cost.missing_bytes = missing_bytes(choice, planned);
   return cost;
 }
@@ -252,6 +256,7 @@ double PlanSpace::missing_bytes(std::span<const int> choice, std::span<const Lay
 }
 
 bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPlan> planned) {
+  if (cut(choice).block) return false;  // bounds are of one graph for steps and evaluations
   memory_key_.cut = choice[0];
   memory_key_.recomputation = recomputation_of(planned);
   memory_key_.widest = whole_key_.widest;
@@ -268,7 +273,7 @@ bool PlanSpace::fits_surely(std::span<const int> choice, std::span<const LayerPl
                                            [static_cast<std::size_t>(memory_key_.orders[0])],
                                    memory_key_.recomputation != nullptr);
       const std::span<const RankCounts> counts =
-          epochs_.front().costs.counts(cut(choice).quality, choice[0], memory_key_.recomputation);
+          epochs_.front().costs.counts(cut(choice).of_step(), choice[0], memory_key_.recomputation);
       bytes =
           bytes_bounds(programs, layer, counts, topology_, exchange_of(setting(choice), planned));
       for (std::size_t r = 0; layer < 0 && r < bytes.size(); ++r) {
@@ -290,7 +295,7 @@ std::vector<double> PlanSpace::memory_bytes(std::span<const int> choice) const {
   std::vector<double> bytes = training_bytes(epoch, planned);
   for (std::size_t r = 0; r < bytes.size(); ++r) {
     bytes[r] +=
-        shard_bytes(epoch, rank_counts(epoch.partition, static_cast<int>(r), covers,
+        shard_bytes(epoch, rank_counts(epoch.of_graph(), static_cast<int>(r), covers,
                                        recomputation_of(planned).get(), model_.column_share.ranks));
   }
   return bytes;

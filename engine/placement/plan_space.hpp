@@ -23,6 +23,7 @@ struct PlannedMessages {
   std::optional<double> share = std::nullopt;  // see expected_messages()
   Arrival arrival = Arrival::kOff;             // that is asked for
   SumChoice sums = SumChoice::kRanks;          // of gradients, without a plan
+  int steps = 1;                               // of an epoch: several on blocks
 };
 
 class PlanSpace final : public SearchSpace {
@@ -62,6 +63,8 @@ class PlanSpace final : public SearchSpace {
   const TaskTimes& start_times() const;
   const Topology& topology() const { return topology_; }
   int ranks_per_part() const { return model_.column_share.ranks; }
+  // So many has an epoch. simulated() and tasks() are of one of them.
+  int steps() const { return messages_.steps; }
   double network_speed() const { return corrections_.network_speed(); }
   FactorPlan gradient_sync(std::span<const int> choice) const;
   const SumRoute& gradient_sum(std::span<const int> choice) const;

@@ -2,7 +2,8 @@
 
 namespace atl {
 
-TrainingPrograms::TrainingPrograms(const ModelConfig& model, Arrival arrival)
+TrainingPrograms::TrainingPrograms(const ModelConfig& model, Arrival arrival,
+                                   bool remakes_constants)
     : dtype(model.dtype),
       training(model_program(model, Pass::kTraining)),
       evaluation(model_program(model, Pass::kEvaluation)),
@@ -12,7 +13,10 @@ TrainingPrograms::TrainingPrograms(const ModelConfig& model, Arrival arrival)
       training_schedule(schedule(training, marginal_groups)),
       evaluation_schedule(schedule(evaluation)),
       blocks_of_scope(training.scopes.size()) {
-  for (const Block& block : training_schedule.blocks) {
+  if (remakes_constants) step_blocks = training_schedule.prologue;
+  step_blocks.insert(step_blocks.end(), training_schedule.blocks.begin(),
+                     training_schedule.blocks.end());
+  for (const Block& block : step_blocks) {
     blocks_of_scope[static_cast<std::size_t>(block.scope)].push_back(
         static_cast<int>(phases.size()));
     const auto phase = block.name == nullptr ? Phase::kRest : phase_named(block.name);
@@ -43,7 +47,9 @@ const TrainingPrograms& ProgramsByOrder::of(const LayerAlgebra& algebra, bool re
   }
   ModelConfig model = ordered(algebra, recomputes);
   if (recomputes) model.recomputation = Recomputation::of_all_pairs(ranks_);
-  return known_.emplace_back(Known{algebra, recomputes, TrainingPrograms(model, arrival_)})
+  return known_
+      .emplace_back(
+          Known{algebra, recomputes, TrainingPrograms(model, arrival_, remakes_constants_)})
       .programs;
 }
 

@@ -14,8 +14,10 @@ namespace atl {
 // The programs of a model: the same on all ranks. Where several hold a part, those of the role of
 // its column share: programs of other roles differ in the number of columns of a slice alone.
 struct TrainingPrograms {
-  // arrival: see orders_rows().
-  explicit TrainingPrograms(const ModelConfig& model, Arrival arrival = Arrival::kOff);
+  // arrival: see orders_rows(). remakes_constants: in each step, as on blocks, whose rows are other
+  // ones each time.
+  explicit TrainingPrograms(const ModelConfig& model, Arrival arrival = Arrival::kOff,
+                            bool remakes_constants = false);
 
   DType dtype;
   Program training;
@@ -25,8 +27,9 @@ struct TrainingPrograms {
   int ranks_per_part;
   Schedule training_schedule;
   Schedule evaluation_schedule;
-  // The phase of each block of training_schedule, kRest without a span, and the blocks of each
-  // scope.
+  // The blocks of a step: those of training_schedule, behind its prologue where constants are made
+  // anew. The phase of each, kRest without a span, and the blocks of each scope.
+  std::vector<Block> step_blocks;
   std::vector<Phase> phases;
   std::vector<std::vector<int>> blocks_of_scope;
 
@@ -55,9 +58,10 @@ struct TrainingPrograms {
 // are computed; so these few serve all plans wherever scopes are looked at one by one.
 class ProgramsByOrder {
  public:
-  // `model` must outlive it.
-  ProgramsByOrder(const ModelConfig& model, int ranks, Arrival arrival = Arrival::kOff)
-      : model_(model), ranks_(ranks), arrival_(arrival) {}
+  // `model` must outlive it. remakes_constants: see TrainingPrograms.
+  ProgramsByOrder(const ModelConfig& model, int ranks, Arrival arrival = Arrival::kOff,
+                  bool remakes_constants = false)
+      : model_(model), ranks_(ranks), arrival_(arrival), remakes_constants_(remakes_constants) {}
 
   // Valid as long as this. recomputes: the first layer keeps its aggregate then, whatever the
   // algebra.
@@ -84,6 +88,7 @@ class ProgramsByOrder {
   const ModelConfig& model_;
   int ranks_;
   Arrival arrival_;
+  bool remakes_constants_;
   std::deque<Known> known_;
 };
 

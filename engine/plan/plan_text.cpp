@@ -87,6 +87,8 @@ std::string to_text(const Plan& plan) {
   if (!plan.shape.empty()) text += fmt::format("made from {}, not from a dataset\n", plan.shape);
   text += messages_in_words(plan);
   if (plan.search.is_null()) return text;
+  const auto steps = json_field_or<std::int64_t>(plan.search, "steps", kSearchPlace, 1);
+  if (steps > 1) text += fmt::format("an epoch is {} steps, each on a block\n", steps);
   const auto word = [](const Json& object, const char* field) {
     return json_field_or<std::string>(object, field, kSearchPlace, "");
   };

@@ -127,7 +127,7 @@ Table block_options() {
                "edges inside of it; auto: by the size of the graph; 0: one step on the whole graph",
        .value = TrainRow::written(ATOLL_FIELD(blocks.count), parse_block_count),
        .recorded = any,
-       .plan = PlanRole::kExcludes},
+       .plan = PlanRole::kMadeFor},
       {.name = "block-kind",
        .group = "Optimizer",
        .help = "--blocks: deal communities, which have few edges between them, or nodes one by one "
@@ -135,7 +135,7 @@ Table block_options() {
        .value = TrainRow::name_of(ATOLL_FIELD(blocks.kind),
                                   {BlockKind::kCommunities, BlockKind::kRandom}),
        .recorded = any,
-       .plan = PlanRole::kExcludes},
+       .plan = PlanRole::kMadeFor},
       {.name = "blocks-until",
        .group = "Optimizer",
        .help = "--blocks: the last epoch on blocks, after which steps are on the whole graph; "

@@ -181,7 +181,8 @@ class BlocksTest(OneFolderTest):
                  ["--blocks 4", "--features trained"]),
                 (["--blocks", "4", "--trace"], ["--blocks 4", "--trace"]),
                 (["--blocks", "4", "--cuda-graph", "on"], ["--blocks 4", "--cuda-graph on"]),
-                (["--blocks", "4", "--plan", "plan.json"], ["--plan", "--blocks"])):
+                (["--blocks", "4", "--blocks-until", "3", "--plan", "plan.json"],
+                 ["--plan", "--blocks-until"])):
             folder = "refused" if "--trace" in options else "none"
             result = run([*TRAIN, *options, "--epochs", "1", "--run-dir", folder], self.folder)
             self.assertEqual(result.returncode, 2, f"{options}: {result.stderr}")

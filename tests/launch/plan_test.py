@@ -13,6 +13,7 @@ import xml.etree.ElementTree
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cli_support import OneFolderTest, run, write
 
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/placement.md")
 MODEL = ["--layers", "2", "--hidden", "16", "--norm", "batch"]
 TRAIN = [*MODEL, "--transport", "local", "--ranks", "3", "--backend", "cpu", "--threads", "1"]
 
@@ -51,6 +52,10 @@ class PlanTest(OneFolderTest):
     def losses(self, run_dir):
         with open(self.path(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
             return [json.loads(line)["loss"] for line in file]
+
+    def bytes_sent(self, run_dir):
+        with open(self.path(run_dir, "metrics.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line)["bytes_sent"] for line in file]
 
     def summary(self, run_dir):
         with open(self.path(run_dir, "summary.json"), encoding="utf-8") as file:
@@ -418,21 +423,63 @@ class PlanTest(OneFolderTest):
         self.assertLess(expected[1], expected[0])
         self.assertNotEqual(expected[2], expected[0])
 
+    def test_plans_for_blocks(self):
+        blocks = ["--blocks", "4"]
+        plan = ["plan", "data", "--topology", "machine.json", *MODEL, *blocks]
+        text = self.succeed(*plan, "--out", "blocks.json")
+        self.assertIn("an epoch is 4 steps, each on a block\n", text)
+        self.assertTrue(text.rstrip().endswith(" ".join([*MODEL, *blocks])), text)
+        made = self.plan("blocks.json")
+        self.assertEqual(made["model"]["blocks"], "4")
+        self.assertAlmostEqual(made["partition"]["shares"][2], 0.2, delta=0.03)
+        by_plan = ["--plan", "blocks.json", "--plan-trial", "0"]
+        for name, extra in (("blocks", by_plan), ("blocks-trial", by_plan[:2]),
+                            ("blocks-without", [])):
+            self.succeed("train", "data", *TRAIN, *blocks, *extra, "--epochs", "3", "--run-dir", name)
+        for a, b in zip(self.losses("blocks"), self.losses("blocks-without")):
+            self.assertAlmostEqual(a / b, 1, delta=1e-3)
+        # Beside sums over ranks, which an epoch without messages shows, the bytes are those of the
+        # first epoch, but for what is rounded of each block.
+        self.succeed("train", "data", *TRAIN, "--exchange", "none", "--epochs", "2", "--run-dir",
+                     "sums")
+        messages = self.bytes_sent("blocks")[0] - 4 * self.bytes_sent("sums")[1]
+        self.assertAlmostEqual(messages / made["messages"]["bytes"], 1, delta=0.02)
+        wrong = self.refuse("train", "data", *TRAIN, "--blocks", "8", *by_plan)
+        self.assertIn("blocks", wrong)
+        self.assertIn("blocks", self.refuse("train", "data", *TRAIN, *by_plan))
+        self.assertIn("--blocks 4: found with --shape", self.refuse(
+            "plan", "--shape", "machine.json", "--topology", "machine.json", *blocks))
+
+    def test_the_commands_of_the_page_for_blocks(self):
+        with open(PAGE, encoding="utf-8") as file:
+            section = file.read().split("### Blocks\n")[1].split("\n### ")[0]
+        lines = re.findall("^    (.*)$", section, re.MULTILINE)
+        self.assertEqual([line.split("atoll ")[1].split()[0] for line in lines], ["plan", "train"])
+        for line in lines:
+            words = line.replace("data/arxiv", "data").replace("cluster.json", "machine.json").split()
+            words = words[words.index("atoll") + 1:]
+            more = [] if words[0] == "plan" else [*TRAIN[len(MODEL):], "--epochs", "1", "--run-dir",
+                                                  "page"]
+            self.succeed(*(word if word != "plan.json" else "page.json" for word in words), "--hidden",
+                         "8", *more)
+
     def test_bad_options(self):
         plan = ["plan", "data", "--topology", "machine.json", *MODEL]
         self.assertIn("--topology", self.refuse("plan", "data"))
         self.assertIn("describes 3 ranks", self.refuse(*plan, "--ranks", "4"))
         self.assertIn("exhaustive", self.refuse(*plan, "--search", "luck"))
         bench = "leave it out, or measure such epochs with atoll bench"
-        for extra, advice in ((["--blocks", "8"], bench), (["--inductive", "valid"], bench),
+        for extra, advice in ((["--blocks", "8", "--blocks-until", "4"], "leave it out"),
+                              (["--inductive", "valid"], bench),
                               (["--local-until", "3"], "leave it out"),
                               (["--exchange", "none", "--repartition-every", "2"], bench)):
             message = self.refuse(*plan, *extra)
             self.assertIn(f"{' '.join(extra[-2:])}: found in plan, which simulates epochs on the "
-                          "whole graph", message)
+                          "whole graph or on --blocks", message)
             self.assertIn(f"beside this option; {advice}\n", message)
         # Its command has nothing that training would refuse beside a plan.
-        self.assertNotIn("--blocks", self.succeed(*plan, "--blocks", "0", "--out", "whole.json"))
+        self.assertNotIn("--local-until",
+                         self.succeed(*plan, "--local-until", "0", "--out", "whole.json"))
         self.assertIn("--allow-bits 32,5: '5' is no width; allowed are 1, 2, 4, 8, 16, 32, several",
                       self.refuse(*plan, "--allow-bits", "32,5"))
         tiny = machine()

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 #include <set>
 #include <string>
@@ -99,6 +100,83 @@ TEST_F(PlanSpaceTest, CandidatesAreWhatTheirOptionsCut) {
     EXPECT_EQ(std::ranges::count(names, "shares by speed"), alike ? 0 : 1);
     EXPECT_EQ(std::ranges::count(names, "islands first, shares by speed"), alike ? 0 : 1);
     EXPECT_EQ(std::ranges::count(names, "best order of parts"), 1);
+  }
+}
+
+// All that one step of an epoch sees, counted block by block.
+TEST_F(PlanSpaceTest, ABlockHasTheMeanOfAllBlocks) {
+  constexpr int kBlocks = 5;
+  GraphBlocks blocks{.count = kBlocks};
+  for (int i = 0; i < 2000; ++i) blocks.of_node.push_back(i / 40 % kBlocks);
+  const GraphView graph{csr_.view(), true};
+  const PhaseCorrections none;
+  const std::vector<CutCandidate> found =
+      cut_candidates(graph, {}, PartitionOptions(), topology_, model_, none, blocks);
+  for (const CutCandidate& cut : found) {
+    ASSERT_TRUE(cut.block.has_value());
+    const auto part_of = partition_graph(graph, 4, cut.options, {});
+    std::map<std::pair<int, int>, std::set<std::int32_t>> read;  // nodes by (reader, owner)
+    std::vector<std::int64_t> nodes(4), edges(4);
+    for (int i = 0; i < 2000; ++i) {
+      const auto row = static_cast<std::size_t>(i);
+      ++nodes[static_cast<std::size_t>(part_of[row])];
+      for (const std::int32_t source : csr_.view().row(i)) {
+        const auto column = static_cast<std::size_t>(source);
+        if (blocks.of_node[row] != blocks.of_node[column]) continue;
+        ++edges[static_cast<std::size_t>(part_of[row])];
+        if (part_of[row] != part_of[column]) read[{part_of[row], part_of[column]}].insert(source);
+      }
+    }
+    // Divided by five and rounded up.
+    const auto expect_mean = [](std::int64_t mean, std::int64_t all) {
+      EXPECT_GE(kBlocks * mean, all);
+      EXPECT_LT(kBlocks * mean, all + kBlocks);
+    };
+    for (int to = 0; to < 4; ++to) {
+      const PartQuality& part = cut.block->parts[static_cast<std::size_t>(to)];
+      expect_mean(part.nodes, nodes[static_cast<std::size_t>(to)]);
+      expect_mean(part.edges, edges[static_cast<std::size_t>(to)]);
+      EXPECT_GT(part.edges, 0);
+      for (int from = 0; from < 4; ++from) {
+        expect_mean(cut.block->forward_rows[static_cast<std::size_t>(4 * to + from)],
+                    std::ssize(read[{to, from}]));
+      }
+    }
+  }
+}
+
+TEST_F(PlanSpaceTest, AnEpochOnBlocksIsSoManySteps) {
+  model_.hidden = 256;  // what layers compute is most of the memory
+  constexpr int kBlocks = 4;
+  GraphBlocks blocks{.count = kBlocks};
+  for (int i = 0; i < 2000; ++i) blocks.of_node.push_back(i / 40 % kBlocks);
+  const GraphView graph{csr_.view(), true};
+  const PhaseCorrections none;
+  const std::vector<CutCandidate> of_blocks =
+      cut_candidates(graph, {}, PartitionOptions(), topology_, model_, none, blocks);
+  PlanSpace space(topology_, model_, of_blocks, {32}, {}, 32, {.steps = kBlocks});
+  PlanSpace step(topology_, model_, of_blocks, {32});
+  const std::vector<int> start = space.start();
+  EXPECT_DOUBLE_EQ(space.evaluate(start).seconds, kBlocks * step.evaluate(start).seconds);
+  // No step can keep rows that are computed for others: cut, algebra of three layers, gradients.
+  EXPECT_EQ(space.decisions(), 1 + 3 + 1);
+  // The aggregate of the features travels in each step: three forward and two backward.
+  std::set<std::pair<int, std::string>> sent;
+  for (const auto& [kind, graph_of_step, times] : space.simulated(start)) {
+    for (TaskId id = 0; id < graph_of_step.size(); ++id) {
+      const SimTask& task = graph_of_step.task(id);
+      if (task.kind == TaskKind::kTransfer) sent.emplace(task.layer, task.direction);
+    }
+  }
+  EXPECT_EQ(sent.size(), 3U + 2U);
+  // Evaluations take the memory of the whole graph, as does the shard.
+  const std::vector<CutCandidate> of_graph = cuts();
+  PlanSpace whole(topology_, model_, of_graph, {32});
+  const std::vector<double> bytes = space.memory_bytes(start);
+  const std::vector<double> all = whole.memory_bytes(whole.start());
+  for (std::size_t r = 0; r < 4; ++r) {
+    EXPECT_GT(bytes[r], all[r] / 4);
+    EXPECT_LT(bytes[r], all[r]);
   }
 }
 
