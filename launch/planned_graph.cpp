@@ -37,7 +37,9 @@ GraphBlocks first_blocks(const Dataset& dataset, const std::filesystem::path& fo
   const GraphView graph = dataset.graph();
   std::vector<GlobalId> ids(static_cast<std::size_t>(graph.nodes()));
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<GlobalId>(i);
-  LocalGraphView whole{.global_nodes = graph.nodes(), .inner_ids = ids};
+  LocalGraphView whole;
+  whole.global_nodes = graph.nodes();
+  whole.inner_ids = ids;
   whole.forward.csr = graph.in_edges;
   GraphBlocks blocks;
   constexpr double kTimeout = 60;  // nobody is waited for
