@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -46,8 +47,8 @@ class CandidateMaker {
         model_(model),
         corrections_(corrections),
         layers_(layers_without_plan(model)),
-        blocks_(blocks.count) {
-    if (blocks_ > 0) inside_ = edges_inside(graph.in_edges, blocks);
+        blocks_(blocks) {
+    if (blocks_.count > 0) inside_ = edges_inside(graph.in_edges, blocks);
   }
 
   CutCandidate cut(const std::string& name, const PartitionOptions& options) const {
@@ -61,10 +62,11 @@ class CandidateMaker {
   CutCandidate measured(const std::string& name, const PartitionOptions& options,
                         std::span<const std::int32_t> part_of) const {
     CutCandidate candidate{name, options, quality_of(graph_, options, part_of)};
-    if (blocks_ > 0) {
+    if (blocks_.count > 0) {
       // A node is in one block, so all blocks together have these messages.
       const GraphView inside{.in_edges = inside_.view(), .symmetric = graph_.symmetric};
-      candidate.block = mean_block(quality_of(inside, options, part_of), blocks_);
+      candidate.block = mean_block(quality_of(inside, options, part_of), blocks_.count);
+      candidate.unevenness = unevenness_of(part_of);
     }
     return candidate;
   }
@@ -153,6 +155,30 @@ class CandidateMaker {
   }
 
  private:
+  // By what nodes and edges cost, and how fast ranks are.
+  double unevenness_of(std::span<const std::int32_t> part_of) const {
+    const auto parts = static_cast<std::size_t>(topology_.ranks());
+    std::vector<double> rate;
+    for (const Device& device : topology_.devices) {
+      rate.push_back(rate_at(device.spmm_bytes_per_s, model_.hidden));
+    }
+    std::vector<double> seconds(static_cast<std::size_t>(blocks_.count) * parts, 0.0);  // about
+    for (std::size_t i = 0; i < part_of.size(); ++i) {
+      const auto part = static_cast<std::size_t>(part_of[i]);
+      const std::int64_t edges = inside_.row_ptr[i + 1] - inside_.row_ptr[i];
+      seconds[static_cast<std::size_t>(blocks_.of_node[i]) * parts + part] +=
+          static_cast<double>(kNodeCost + edges) / rate[part];
+    }
+    double slowest = 0;  // of each block
+    std::vector<double> all(parts, 0.0);
+    for (auto block = seconds.begin(); block != seconds.end();
+         block += static_cast<std::ptrdiff_t>(parts)) {
+      const auto end = block + static_cast<std::ptrdiff_t>(parts);
+      slowest += *std::max_element(block, end);
+      std::transform(block, end, all.begin(), all.begin(), std::plus<>());
+    }
+    return slowest / std::ranges::max(all);
+  }
   PartitionQuality quality_of(const GraphView& graph, const PartitionOptions& options,
                               std::span<const std::int32_t> part_of) const {
     const int parts = topology_.ranks();
@@ -203,7 +229,7 @@ class CandidateMaker {
   const ModelConfig& model_;
   const PhaseCorrections& corrections_;
   std::vector<LayerPlan> layers_;
-  int blocks_;
+  const GraphBlocks& blocks_;
   Csr inside_;  // edges inside of blocks
 };
 

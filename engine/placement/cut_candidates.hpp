@@ -16,6 +16,9 @@ struct CutCandidate {
   PartitionOptions options;
   PartitionQuality quality;
   std::optional<PartitionQuality> block = {};  // the mean one, where training is on blocks
+  // A step on a block takes so many times as long as on the mean one: a rank may have more of a
+  // block than of others, and all wait for it.
+  double unevenness = 1;
 
   // That a step of training sees.
   const PartitionQuality& of_step() const { return block ? *block : quality; }

@@ -37,16 +37,16 @@ Json explain_decisions(PlanSpace& space, const SearchResult& found) {
   return decisions;
 }
 
-// Sums over all ranks and the steps of an epoch.
+// Sums over all ranks and the steps of an epoch, which takes so many times as long as one of them.
 Json messages_json(std::span<const SimulatedEpoch> epochs, const ExpectedMessages& expected,
-                   int steps) {
+                   int steps, double times) {
   Json kinds = Json::array();
   for (const SimulatedEpoch& epoch : epochs) {
     kinds.push_back({{"share_of_epochs", epoch.kind.share},
                      {"share", epoch.kind.messages},
                      {"rows", steps * packet_sums(epoch.tasks).rows},
                      {"bytes", steps * packet_sums(epoch.tasks).bytes},
-                     {"ms", steps * ms(epoch_seconds(epoch.tasks, epoch.times))}});
+                     {"ms", times * ms(epoch_seconds(epoch.tasks, epoch.times))}});
   }
   const PacketSums mean = mean_packet_sums(epochs);
   return {{"rows", steps * mean.rows},
@@ -109,12 +109,13 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
   const std::vector<SimulatedEpoch> epochs = space.simulated(found.choice);
   plan.predicted_ms = ms(found.cost.seconds);
   const int steps = space.steps();
+  const double times = space.times_of(found.choice);
   plan.lower_bound_ms =
-      steps * ms(mean_lower_bound_seconds(topology, epochs, space.network_speed()));
-  plan.messages = messages_json(epochs, space.expected(), steps);
+      times * ms(mean_lower_bound_seconds(topology, epochs, space.network_speed()));
+  plan.messages = messages_json(epochs, space.expected(), steps, times);
   Json path = Json::array();
   for (const PathShare& share : path_shares(epochs)) {
-    path.push_back({{"what", share.what}, {"ms", steps * ms(share.seconds)}});
+    path.push_back({{"what", share.what}, {"ms", times * ms(share.seconds)}});
   }
   const FactorPlan factors = space.gradient_sync(found.choice);
   Json weights = Json::array();

@@ -197,7 +197,7 @@ PlanCost PlanSpace::evaluate(std::span<const int> choice) {
     epoch.kind = epochs.kind;
     cost.seconds += epochs.kind.share * epoch_seconds_of(epochs, epoch, choice, planned);
   }
-  cost.seconds *= steps();
+  cost.seconds *= times_of(choice);
   cost.missing_bytes = missing_bytes(choice, planned);
   return cost;
 }

@@ -63,8 +63,10 @@ class PlanSpace final : public SearchSpace {
   const TaskTimes& start_times() const;
   const Topology& topology() const { return topology_; }
   int ranks_per_part() const { return model_.column_share.ranks; }
-  // So many has an epoch. simulated() and tasks() are of one of them.
+  // So many has an epoch. simulated() and tasks() are of one of them, on the mean block.
   int steps() const { return messages_.steps; }
+  // An epoch takes so many times as long.
+  double times_of(std::span<const int> choice) const { return steps() * cut(choice).unevenness; }
   double network_speed() const { return corrections_.network_speed(); }
   FactorPlan gradient_sync(std::span<const int> choice) const;
   const SumRoute& gradient_sum(std::span<const int> choice) const;

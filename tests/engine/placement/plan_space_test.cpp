@@ -158,6 +158,9 @@ TEST_F(PlanSpaceTest, AnEpochOnBlocksIsSoManySteps) {
   PlanSpace step(topology_, model_, of_blocks, {32});
   const std::vector<int> start = space.start();
   EXPECT_DOUBLE_EQ(space.evaluate(start).seconds, kBlocks * step.evaluate(start).seconds);
+  // No block has equal shares of all parts, and all ranks wait for the largest one.
+  EXPECT_GT(of_blocks.front().unevenness, 1);
+  EXPECT_LT(of_blocks.front().unevenness, 1.5);
   // No step can keep rows that are computed for others: cut, algebra of three layers, gradients.
   EXPECT_EQ(space.decisions(), 1 + 3 + 1);
   // The aggregate of the features travels in each step: three forward and two backward.
