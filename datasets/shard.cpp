@@ -83,16 +83,22 @@ std::span<const std::uint8_t> Shard::split(std::int64_t index) const {
   return splits_.subspan(index * graph_.inner(), graph_.inner());
 }
 
-void Shard::rest() const {
+std::int64_t Shard::rest() const {
+  std::int64_t bytes = std::ssize(mapped_features());
   drop_mapped_pages(mapped_features());
+  std::vector<const void*> arrays;
   for (const LocalMatrixView* matrix : {&graph_.forward, &graph_.backward}) {
-    const void* const arrays[] = {matrix->csr.row_ptr.data(), matrix->csr.col_idx.data(),
-                                  matrix->csr.values.data()};
-    for (const NpyFile& file : files_) {
-      const std::span<const std::byte> values = file.value_bytes();
-      if (std::ranges::find(arrays, values.data()) != std::end(arrays)) drop_mapped_pages(values);
-    }
+    if (graph_.symmetric && matrix == &graph_.backward) continue;  // the same
+    arrays.insert(arrays.end(), {matrix->csr.row_ptr.data(), matrix->csr.col_idx.data(),
+                                 matrix->csr.values.data()});
   }
+  for (const NpyFile& file : files_) {
+    const std::span<const std::byte> values = file.value_bytes();
+    if (std::ranges::find(arrays, values.data()) == arrays.end()) continue;
+    drop_mapped_pages(values);
+    bytes += std::ssize(values);
+  }
+  return bytes;
 }
 
 void Shard::release_features() {

@@ -43,8 +43,9 @@ class Shard {
   }
   // Gives back the memory of features(), which must not be used afterwards.
   void release_features();
-  // Takes features and edges that lie in mapped files out of memory, until they are read again.
-  void rest() const;
+  // Takes features and edges that lie in mapped files out of memory, until they are read again, and
+  // returns how many bytes they have.
+  std::int64_t rest() const;
 
  private:
   friend class ShardReader;

@@ -145,7 +145,7 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
       info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
   const GraphBlocks blocks =
       first_blocks(dataset, arguments.flags.dataset, options, partition.parts_dir);
-  input.steps = std::max(1, blocks.count);
+  if (blocks.count > 0) input.steps = trained_blocks(blocks, split);
   const AllowedGroups groups(asked_groups, 1, arguments.search, options, topology);
   for (const int each : groups.sizes()) {
     groups.try_size(each, input.model, input, [&](int size) {
@@ -386,7 +386,8 @@ void add_plan_command(CLI::App& app) {
                   "Bits per value that messages may have, as 32,8,4; without it all are exact");
   plan.add_option("--out", arguments->out, "File to write");
   plan.add_option("--predicted-trace", arguments->trace,
-                  "Also write the simulated epoch as a Chrome trace (opens in Perfetto)");
+                  "Also write the simulated epoch, with --blocks a step, as a Chrome trace (opens "
+                  "in Perfetto)");
   plan.add_option("--measured", arguments->measured,
                   "Run folder of atoll train --trace on this machine, from which the simulator "
                   "learns how long phases really take; may be given again for runs with other "

@@ -50,6 +50,14 @@ GraphBlocks first_blocks(const Dataset& dataset, const std::filesystem::path& fo
   return blocks;
 }
 
+int trained_blocks(const GraphBlocks& blocks, std::span<const std::uint8_t> split) {
+  std::vector<bool> is_trained(static_cast<std::size_t>(blocks.count), split.empty());
+  for (std::size_t i = 0; i < split.size(); ++i) {
+    if (split[i] == 0) is_trained[static_cast<std::size_t>(blocks.of_node[i])] = true;
+  }
+  return std::max(1, static_cast<int>(std::ranges::count(is_trained, true)));
+}
+
 GraphShape shape_of(const DatasetInfo& info, const PartitionOptions& options,
                     PartitionQuality quality) {
   if (info.features == 0 || outputs_of(info) == 0) {

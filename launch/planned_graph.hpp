@@ -25,6 +25,10 @@ ModelConfig model_for(const DatasetInfo& info, const ModelConfig& model, int ran
 GraphBlocks first_blocks(const Dataset& dataset, const std::filesystem::path& folder,
                          const TrainOptions& options, const std::filesystem::path& parts_dir);
 
+// How many of them have training nodes: no step is made on others. split: of each node, 0 =
+// training.
+int trained_blocks(const GraphBlocks& blocks, std::span<const std::uint8_t> split);
+
 // The shape of a dataset that was cut by `options`. Throws Error{kInput} for a dataset that nothing
 // can be trained on.
 GraphShape shape_of(const DatasetInfo& info, const PartitionOptions& options,

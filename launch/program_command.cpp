@@ -78,6 +78,12 @@ TrainJob listed_job(ProgramArguments& arguments, const DatasetInfo& info) {
     return job;
   }
   const Plan plan = read_plan(arguments.flags.plan);
+  if (plan.model.contains("blocks")) {
+    fail_option(
+        "--plan {}: made for steps on blocks, each of other sizes; allowed are plans for "
+        "the whole graph",
+        arguments.flags.plan);
+  }
   if (!arguments.parts) arguments.parts = plan.ranks / plan.group_ranks;
   if (!arguments.part) arguments.part = 0;
   require_plan_fits(plan, arguments.flags.plan, info.checksum, *arguments.parts * plan.group_ranks,

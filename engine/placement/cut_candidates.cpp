@@ -16,7 +16,7 @@ namespace {
 
 // Blocks are alike but for chance, so counts of all of them are divided evenly.
 PartitionQuality mean_block(PartitionQuality all, int blocks) {
-  const auto divide = [&](std::int64_t& count) { count = (count + blocks - 1) / blocks; };
+  const auto divide = [&](std::int64_t& count) { count = (count + blocks / 2) / blocks; };
   for (PartQuality& part : all.parts) {
     for (std::int64_t PartQuality::*const count :
          {&PartQuality::nodes, &PartQuality::central, &PartQuality::edges,

@@ -99,6 +99,27 @@ ExchangeOptions exchange_of(const EpochSetting& setting, std::span<const LayerPl
                                      : planned_exchange(*setting.exchange, layers);
 }
 
+namespace {
+
+// The features of a block and the edges of two, of blocks that may be larger than the mean one; and
+// the features of the whole part, which each rank of a group takes rows of.
+double bytes_beside_blocks(const EpochSetting& setting, const RankCounts& counts,
+                           const RankCounts& whole) {
+  constexpr double kLargest = 1.125;
+  const DType dtype = setting.model.dtype;
+  const DataMemory of_block = data_memory({.nodes = counts.shape.rows.of_part(),
+                                           .own = counts.shape.rows.inner,
+                                           .edges = counts.shape.rows.edges,
+                                           .features = setting.model.features,
+                                           .dtype = dtype});
+  const DataMemory of_part = data_memory(
+      {.own = whole.shape.rows.of_part(), .features = setting.model.features, .dtype = dtype});
+  return kLargest * static_cast<double>(of_block.features + 2 * of_block.graph) +
+         (setting.map().ranks_per_part() > 1 ? static_cast<double>(of_part.features) : 0);
+}
+
+}  // namespace
+
 std::vector<double> training_bytes(const EpochSetting& setting, std::span<const LayerPlan> layers) {
   const TrainingPrograms programs(planned_model(setting.model, layers));
   const ExchangeOptions exchange = exchange_of(setting, layers);
@@ -113,8 +134,7 @@ std::vector<double> training_bytes(const EpochSetting& setting, std::span<const 
     const std::string& kind = setting.topology.device(rank).kind;
     bytes.push_back(
         static_cast<double>(training_memory(programs, counts, kind, exchange, &whole).total()));
-    // A step's own features, and the edges of two blocks.
-    if (setting.on_blocks()) bytes.back() += 2 * shard_bytes(setting, counts);
+    if (setting.on_blocks()) bytes.back() += bytes_beside_blocks(setting, counts, whole);
   }
   return bytes;
 }

@@ -87,7 +87,8 @@ void require_memory(const SearchResult& found) {
   if (found.cost.missing_bytes > 0) {
     fail(ErrorKind::kMemory,
          "no plan fits into the memory of the topology: the best one misses {:.1f} MB; use more "
-         "ranks, a smaller --hidden or fewer --layers",
+         "ranks, a smaller --hidden or fewer --layers (plans count all values in memory, whatever "
+         "--memory says)",
          found.cost.missing_bytes / 1e6);
   }
 }
@@ -111,7 +112,7 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
   const int steps = space.steps();
   const double times = space.times_of(found.choice);
   plan.lower_bound_ms =
-      times * ms(mean_lower_bound_seconds(topology, epochs, space.network_speed()));
+      steps * ms(mean_lower_bound_seconds(topology, epochs, space.network_speed()));
   plan.messages = messages_json(epochs, space.expected(), steps, times);
   Json path = Json::array();
   for (const PathShare& share : path_shares(epochs)) {

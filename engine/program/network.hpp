@@ -60,9 +60,7 @@ class Network {
   Network& operator=(const Network&) = delete;
   ~Network();
 
-  std::int64_t bytes() const;
-  // The part of bytes() that are no parameters, if `training` were the program of training; by
-  // default its own.
+  // Bytes beside parameters, if `training` were the program of training; by default its own.
   std::int64_t value_bytes(const Program& training) const;
   std::int64_t value_bytes() const { return values_->resident_bytes(options_.values_in_file); }
   // The same of a network that trains on other graphs: on one of the rows that it has room for; and
@@ -80,8 +78,11 @@ class Network {
   // constants come back when they are read. A network that trains on other graphs loses all its
   // values, where it doesn't share them.
   void rest();
-  // Those of all values, wherever they lie.
+  // Those of all values, wherever they lie; the same with mapped features.
   std::int64_t all_value_bytes() const { return values_->bytes(); }
+  std::int64_t pageable_bytes() const {
+    return all_value_bytes() + std::ssize(options_.values_in_file.features);
+  }
   // Bytes of host memory that the program of training, or another one, keeps values in
   // (offload.hpp).
   std::int64_t host_bytes(const Program& training) const {
@@ -97,7 +98,7 @@ class Network {
   // At most so many bytes of buffers for messages, those of training by `training`, those of
   // evaluations by `evaluation`.
   std::int64_t buffer_bytes(const HaloExchange& training, const HaloExchange& evaluation) const;
-  // The part of bytes() for values that one half of an epoch leaves to the other.
+  // The part of value_bytes() that one half of an epoch leaves to the other.
   std::int64_t activation_bytes() const;
   // Before allocate(), where values lie in a file: makes it. Throws as FileMemory.
   void make_file();

@@ -111,8 +111,6 @@ std::int64_t Network::value_bytes(const Program& training) const {
          bytes_of(options_.dtype);
 }
 
-std::int64_t Network::bytes() const { return value_bytes() + state_.parameters.bytes(); }
-
 PagingProblem Network::paged(const Pass& pass, std::span<const Block> blocks) const {
   return paging_problem(pass.program, blocks, pass.schedule, pass.layout, bytes_of(options_.dtype),
                         values_->unit(), values_->place_of_features(options_.values_in_file));

@@ -37,10 +37,12 @@ void ValuePager::begin(const PagingPlan& plan) {
 void ValuePager::rest() {
   leave_pass(/*keeps=*/true);
   memory_.release_pages(0, memory_.bytes());
+  drop_mapped_pages(features_);
 }
 
 // The next pass has another plan, which knows nothing of what this one has left. keeps: what is
-// needed behind the pass stays in the file until then.
+// needed behind the pass stays in the file until then; where the pass has not ended, as one of
+// training behind its forward half, all of it.
 void ValuePager::leave_pass(bool keeps) {
   std::unique_lock lock(mutex_);
   coming_.clear();
@@ -49,10 +51,11 @@ void ValuePager::leave_pass(bool keeps) {
   });
   rethrow();
   if (plan_ == nullptr) return;
+  const bool has_ended = step_ + 1 == std::ssize(plan_->coming);
   for (const auto& [bytes, needed] : plan_->left) {
     const std::int64_t middle = std::clamp(lasting_, bytes.begin, bytes.end);
     if (bytes.begin < middle) take_away({{bytes.begin, middle}, /*kept=*/true, 0});
-    if (middle < bytes.end) take_away({{middle, bytes.end}, keeps && needed, 0});
+    if (middle < bytes.end) take_away({{middle, bytes.end}, keeps && (needed || !has_ended), 0});
   }
   plan_ = nullptr;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/memory.hpp"
 #include "base/parallel.hpp"
 #include "base/row_copies.hpp"
 #include "engine/training/block_dealing.hpp"
@@ -126,6 +127,11 @@ std::int64_t BlockTraining::bytes() const {
   return features_.bytes() + most_.edges * (2 * of_edge + of_operators) +
          most_.of_part() * kPerRow +
          part.inner() * static_cast<std::int64_t>(2 * sizeof(std::int32_t) + sizeof(double));
+}
+
+void BlockTraining::rest() {
+  network_.rest();
+  drop_mapped_pages(data_.mapped_features());
 }
 
 void BlockTraining::allocate() {

@@ -32,13 +32,14 @@ constexpr double kMemoryRate = 10e9;
 // of ogbn-products: 3 to 7.
 constexpr double kBytesPerPagedByte = 5;
 
-// Libraries and threads take so much of a host once they run, of which the process holds nothing
-// yet. Up to 4 MiB were seen.
-constexpr std::int64_t kTakenLater = 5 << 20;
+// Once they run, the code of the program and of libraries, the kernels that oneDNN makes, and the
+// heaps of threads take so much of a host, of which the process holds nothing yet. Up to 26 MiB
+// were seen.
+constexpr std::int64_t kTakenLater = 27 << 20;
 
-// The memory that the process holds already: libraries and, on a host, what has been read of the
-// data but features and edges (Shard::rest); by all ranks, since they may be in one process. And
-// what it will take in any case.
+// The memory that the process holds already: libraries and, on a host, what it has of the data but
+// mapped features and edges (Shard::rest); by all ranks, since they may be in one process. And what
+// it will take in any case.
 std::int64_t resident_here(const Trainer& trainer, Transport& transport) {
   transport.barrier({"resident memory"});
   return trainer.rank().backend.host_accessible() ? resident_bytes() + kTakenLater : 0;
@@ -46,7 +47,7 @@ std::int64_t resident_here(const Trainer& trainer, Transport& transport) {
 
 class Chooser {
  public:
-  Chooser(std::int64_t limit, const Trainer& trainer, Transport& transport)
+  Chooser(std::int64_t limit, std::int64_t data, const Trainer& trainer, Transport& transport)
       : limit_(limit),
         trainer_(trainer),
         transport_(transport),
@@ -55,8 +56,7 @@ class Chooser {
         pages_(pages(trainer, transport)),
         on_blocks_(trainer.trains_on_blocks_alone()),
         resident_(resident_here(trainer, transport)),
-        others_(trainer.bytes_needed() + trainer.data().bytes() + resident_ -
-                trainer.network().value_bytes()) {
+        others_(trainer.bytes_needed() + data + resident_ - trainer.network().value_bytes()) {
     plain_time_ = time_of({});
   }
 
@@ -112,14 +112,15 @@ class Chooser {
 
   OffloadChoice offload_of_options() const { return trainer_.model().offload; }
 
-  std::int64_t mapped() const { return std::ssize(trainer_.data().mapped_features()); }
+  // In a group, those of the part, which steps on blocks read and evaluations don't.
+  std::int64_t mapped() const { return std::ssize(trainer_.data().of_part().mapped_features()); }
 
   // This rank's bytes beside values in a file and mapped features, which leave memory with them.
   std::int64_t beside_paged() const { return others_ - mapped(); }
 
   // Bytes of these that the limit leaves room for.
   std::int64_t paged_budget() const {
-    return std::min(limit_ - beside_paged(), trainer_.network().all_value_bytes() + mapped());
+    return std::min(limit_ - beside_paged(), trainer_.network().pageable_bytes());
   }
 
   // The least limit of the rank that takes most. Steps on blocks take turns with evaluations: they
@@ -296,8 +297,9 @@ class Chooser {
 
 }  // namespace
 
-Savings savings_within(std::int64_t limit, const Trainer& trainer, Transport& transport) {
-  return Chooser(limit, trainer, transport).choose();
+Savings savings_within(std::int64_t limit, std::int64_t data, const Trainer& trainer,
+                       Transport& transport) {
+  return Chooser(limit, data, trainer, transport).choose();
 }
 
 }  // namespace atl

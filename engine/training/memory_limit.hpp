@@ -19,9 +19,11 @@ struct Savings {
 // a device and the options allow it, values may also wait in host memory, as far as the hosts have
 // some: that or computing them again, whichever is estimated to take less time, and both where
 // neither is enough. On CPUs the same is true of a file, where the options name a folder.
-// `trainer`: one of this model that saves nothing and holds no memory yet. Where messages are not
+// `trainer`: one of this model that saves nothing and holds no memory yet; `data`: the bytes of its
+// data that this process doesn't hold yet, of a device all of them. Where messages are not
 // exact, no message travels twice. Collective; throws Error{kMemory} on all ranks naming the
 // smallest limit that would do.
-Savings savings_within(std::int64_t limit, const Trainer& trainer, Transport& transport);
+Savings savings_within(std::int64_t limit, std::int64_t data, const Trainer& trainer,
+                       Transport& transport);
 
 }  // namespace atl

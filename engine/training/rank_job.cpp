@@ -246,9 +246,10 @@ void RankJob::prepare_trainer() {
   };
   make_trainer();
   if (const auto limit = parse_bytes(model_.memory)) {
-    // They are counted with the data, so not as memory that the process holds beside it.
-    shard_.rest();
-    const Savings savings = savings_within(*limit, *trainer_, transport_);
+    // On a host what lies in mapped files is still to come, and the rest of the data is there.
+    const std::int64_t mapped = shard_.rest();
+    const std::int64_t data = backend_->host_accessible() ? mapped : data_->bytes();
+    const Savings savings = savings_within(*limit, data, *trainer_, transport_);
     options_.model.dropping = savings.dropping;
     options_.model.offloading = savings.offloading;
     options_.model.paged_budget = savings.paged_budget;
@@ -433,13 +434,12 @@ void RankJob::log_savings(const std::string& memory) const {
     const Network& network = trainer_->network();
     const DiskTraffic traffic = network.disk_traffic(model.paged_budget);
     const bool evaluates = trainer_->trains_on_blocks_alone();
-    const std::int64_t mapped = std::ssize(data_->mapped_features());
     log::info(
         "{}: on rank 0, {} of {} of values{}{} are in memory at a time, the others in a file in "
         "{}; an {} writes {} and reads {}",
-        why, format_bytes(model.paged_budget), format_bytes(network.all_value_bytes() + mapped),
-        evaluates ? " of evaluations" : "", mapped > 0 ? " and features" : "", model.offload_folder,
-        evaluates ? "evaluation" : "epoch", format_bytes(traffic.written),
+        why, format_bytes(model.paged_budget), format_bytes(network.pageable_bytes()),
+        evaluates ? " of evaluations" : "", data_->mapped_features().empty() ? "" : " and features",
+        model.offload_folder, evaluates ? "evaluation" : "epoch", format_bytes(traffic.written),
         format_bytes(traffic.read));
   }
 }

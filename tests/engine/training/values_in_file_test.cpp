@@ -174,6 +174,62 @@ TEST(ValuesInFile, FeaturesLeaveMemoryWithThem) {
     }
   });
   EXPECT_EQ(turns_of(generated.out, 1, paged), turns_of(generated.out, 1, options));
+
+  // In a group, steps gather rows from the features of the part.
+  options.group_ranks.number = 2;
+  const TrainOptions in_group = in_file(generated.out, 2, options, dir);
+  run_local_ranks(2, 30, [&](Transport& transport) {
+    RankJob job(transport, generated.out, {}, in_group);
+    const std::int64_t kilobytes = 4000 * 256 * 4 / 1024;
+    for (int epoch = 1; epoch <= 2; ++epoch) {
+      job.trainer().run_epoch(epoch);
+      transport.barrier({"an epoch"});
+      EXPECT_GE(resident_kilobytes(features), kilobytes);
+      transport.barrier({"it was seen"});
+      job.trainer().evaluate(epoch);
+      transport.barrier({"an evaluation"});
+      EXPECT_LT(resident_kilobytes(features), kilobytes / 10);
+      transport.barrier({"it was seen"});
+    }
+  });
+}
+
+// Training may begin with what an evaluation has computed, which then is a pass that has not ended.
+// Metrics are of its logits.
+TEST(ValuesInFile, LeaveLogitsOfASharedPassToMetrics) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, /*directed=*/false, 1500, 12);
+  for (const char* kind : {"exact", "averaged", "quantized"}) {
+    TrainOptions options = small_options();
+    options.model.norm = Norm::kNone;
+    options.model.dropout = 0;
+    if (std::string(kind) == "averaged") options.optimizer.average_decay = 0.9;
+    if (std::string(kind) == "quantized") {
+      options.exchange = "quantized";
+      options.message_bits.bits = parse_bits("4");
+    }
+    std::vector<std::vector<double>> numbers;
+    // With more memory more is there when training ends, and is given back behind an evaluation.
+    for (const TrainOptions& each : {options, in_file(dataset, 2, options, dir),
+                                     in_file(dataset, 2, options, dir, /*times=*/4)}) {
+      numbers.emplace_back();
+      run_local_ranks(2, 30, [&](Transport& transport) {
+        RankJob job(transport, dataset, {}, each);
+        for (int epoch = 1; epoch <= 3; ++epoch) {
+          const double loss = job.trainer().run_epoch(epoch).loss;
+          for (const MetricExtent extent : {MetricExtent::kChosen, MetricExtent::kAll}) {
+            const Metrics metrics = job.trainer().evaluate(epoch, extent);
+            if (transport.rank() != 0) continue;
+            numbers.back().insert(numbers.back().end(),
+                                  {loss, metrics.train, metrics.valid, metrics.valid_loss});
+          }
+        }
+      });
+    }
+    EXPECT_EQ(numbers[1], numbers[0]) << kind;
+    EXPECT_EQ(numbers[2], numbers[0]) << kind;
+    EXPECT_GT(numbers[0].back(), 0.1) << kind;
+  }
 }
 
 TEST(ValuesInFile, OfEvaluationsAreChosenWhereBlocksTrain) {
