@@ -16,6 +16,11 @@ namespace {
 constexpr int kClustersPerPart = 8;
 // A cluster of fewer nodes has no edges inside.
 constexpr std::int64_t kLeastNodes = 8;
+// Clusters with numbers that follow one another are near in the graph, and most of them lie in one
+// part of any cut. So of each run of them every block gets so many: then blocks have equal shares
+// of all parts, whatever the cut, but for chance. Fewer would take more edges from blocks. See
+// docs/blocks.md.
+constexpr int kDealtOfEachRun = 4;
 
 }  // namespace
 
@@ -67,9 +72,14 @@ std::vector<std::int32_t> deal_clusters(int parts, int per_part, std::uint64_t s
   const RandomKey key{seed, RandomStream::kPartition, static_cast<std::uint8_t>(to),
                       static_cast<std::uint32_t>(number)};
   const std::vector<std::int32_t> order = random_permutation(std::int64_t{parts} * per_part, key);
+  const int each = to == DealtTo::kBlocks ? std::min(kDealtOfEachRun, per_part) : per_part;
+  const int runs = (per_part + each - 1) / each;
+  std::vector<std::int32_t> dealt(static_cast<std::size_t>(runs), 0);  // of each run
   std::vector<std::int32_t> part_of_cluster(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    part_of_cluster[order[i]] = static_cast<std::int32_t>(i) / per_part;
+  for (const std::int32_t cluster : order) {
+    const int run = cluster / (parts * each);
+    const int of_this = std::min(each, per_part - run * each);
+    part_of_cluster[cluster] = dealt[run]++ / of_this;
   }
   return part_of_cluster;
 }

@@ -33,7 +33,8 @@ std::vector<std::int32_t> cut_into_clusters(const GraphView& graph, int count,
 // Receivers of clusters: the draws of one kind are not those of the other.
 enum class DealtTo : std::uint8_t { kParts, kBlocks };
 // The part or block of every one of parts * per_part clusters in dealing `number`, each of which
-// gets `per_part`: a function of the arguments only.
+// gets `per_part`: a function of the arguments only. Blocks get equally many of clusters whose
+// numbers are near.
 std::vector<std::int32_t> deal_clusters(int parts, int per_part, std::uint64_t seed, DealtTo to,
                                         int number);
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -176,6 +177,14 @@ TEST(Dealing, GivesEveryBlockAsManyClusters) {
     dealt.insert(block_of);
   }
   EXPECT_EQ(dealt.size(), 20U);
+  // Four of each run of 12, and the two that are left of the last six.
+  const std::vector<std::int32_t> block_of = deal_clusters(3, 10, 7, DealtTo::kBlocks, 1);
+  for (const auto& [first, last, each] :
+       {std::array{0, 12, 4}, std::array{12, 24, 4}, std::array{24, 30, 2}}) {
+    for (int block = 0; block < 3; ++block) {
+      EXPECT_EQ(std::count(block_of.begin() + first, block_of.begin() + last, block), each);
+    }
+  }
   EXPECT_EQ(clusters_per_part(1'000'000, 8, 32), 32);
   EXPECT_EQ(clusters_per_part(640, 8, 32), 10) << "clusters of 8 nodes";
   EXPECT_EQ(clusters_per_part(10, 8, 32), 1);
