@@ -221,6 +221,9 @@ TEST_F(DeviceBlocks, AreSharedByGroupsOfRanks) {
     TrainOptions options = on_device(model);
     options.model.hidden = 32;
     options.model.heads = options.model.output_heads = 4;
+    // With the usual seed an argument of gatv2's leaky ReLU is so near to 0 that its sign is up to
+    // roundings, and losses are either of two, on all backends and numbers of ranks.
+    options.seed = 2;
     const RunResult expected = run_epochs(dataset, 1, on_reference(options), 1, 3);
     for (const int ranks : {2, 4}) {
       expect_near_losses(run_epochs(dataset, 4, grouped(options, ranks), 1, 3), expected,
