@@ -36,6 +36,21 @@ PartitionQuality mean_block(PartitionQuality all, int blocks) {
   return all;
 }
 
+// Edges between nodes of one block, as stored.
+Csr edges_inside(CsrView in_edges, const GraphBlocks& blocks) {
+  const std::vector<std::int32_t>& block_of = blocks.of_node;
+  Csr inside;
+  inside.row_ptr.reserve(static_cast<std::size_t>(in_edges.rows()) + 1);
+  for (std::int64_t i = 0; i < in_edges.rows(); ++i) {
+    const std::int32_t own = block_of[static_cast<std::size_t>(i)];
+    for (const std::int32_t source : in_edges.row(i)) {
+      if (block_of[static_cast<std::size_t>(source)] == own) inside.col_idx.push_back(source);
+    }
+    inside.row_ptr.push_back(std::ssize(inside.col_idx));
+  }
+  return inside;
+}
+
 class CandidateMaker {
  public:
   CandidateMaker(const GraphView& graph, std::span<const std::uint8_t> split,
@@ -250,20 +265,6 @@ std::vector<int> island_sizes(const Topology& topology) {
 }
 
 }  // namespace
-
-Csr edges_inside(CsrView in_edges, const GraphBlocks& blocks) {
-  const std::vector<std::int32_t>& block_of = blocks.of_node;
-  Csr inside;
-  inside.row_ptr.reserve(static_cast<std::size_t>(in_edges.rows()) + 1);
-  for (std::int64_t i = 0; i < in_edges.rows(); ++i) {
-    const std::int32_t own = block_of[static_cast<std::size_t>(i)];
-    for (const std::int32_t source : in_edges.row(i)) {
-      if (block_of[static_cast<std::size_t>(source)] == own) inside.col_idx.push_back(source);
-    }
-    inside.row_ptr.push_back(std::ssize(inside.col_idx));
-  }
-  return inside;
-}
 
 CutCandidate default_cut(const GraphView& graph, std::span<const std::uint8_t> split,
                          const PartitionOptions& options, const Topology& topology,

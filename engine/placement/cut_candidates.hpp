@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/csr.hpp"
 #include "engine/placement/epoch_cost.hpp"
 #include "partition/partitioner.hpp"
 
@@ -15,7 +14,8 @@ struct CutCandidate {
   std::string name;
   PartitionOptions options;
   PartitionQuality quality;
-  std::optional<PartitionQuality> block = {};  // the mean one, where training is on blocks
+  // The mean one, where training is on blocks: `quality` is the whole graph's then.
+  std::optional<PartitionQuality> block = {};
   // A step on a block takes so many times as long as on the mean one: a rank may have more of a
   // block than of others, and all wait for it.
   double unevenness = 1;
@@ -25,14 +25,11 @@ struct CutCandidate {
   const PartitionQuality* whole_beside_blocks() const { return block ? &quality : nullptr; }
 };
 
-// The blocks of an epoch; none: training is on the whole graph.
+// The blocks of an epoch, and that of each node, from 0; none: training is on the whole graph.
 struct GraphBlocks {
   int count = 0;
   std::vector<std::int32_t> of_node = {};
 };
-
-// Edges between nodes of one block, as stored.
-Csr edges_inside(CsrView in_edges, const GraphBlocks& blocks);
 
 // The first one is `options` as given: what training does without a plan. `split`: as for
 // partition_graph. Cuts the graph several times: seconds for millions of edges.
