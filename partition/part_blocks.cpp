@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -58,8 +59,9 @@ PartBlocks::PartBlocks(const LocalGraphView& part)
 
 void PartBlocks::deal(int blocks, NodeNumbers block_of) {
   ATOLL_ASSERT(std::ssize(block_of.inner) == part_.inner());
-  block_of_row_ = std::move(block_of.inner);
-  inner_.fill(blocks, block_of_row_);
+  ATOLL_ASSERT(blocks <= std::numeric_limits<std::uint16_t>::max());
+  block_of_row_.assign(block_of.inner.begin(), block_of.inner.end());
+  inner_.fill(blocks, block_of.inner);
   sides_[0].block_of_halo = std::move(block_of.forward_halo);
   if (sides_.size() > 1) sides_[1].block_of_halo = std::move(block_of.backward_halo);
   for (Side& side : sides_) {
@@ -76,27 +78,44 @@ std::span<const std::int32_t> PartBlocks::remote(const Side& side, std::int64_t 
       static_cast<std::size_t>(side.matrix.csr.row_ptr[row + 1] - begin));
 }
 
-void PartBlocks::count_edges(int block, Side& side) {
+// Whether an edge stays is hard to foretell, so it is written down in any case, and overwritten by
+// the next one unless it does.
+void PartBlocks::find_edges(int block, Side& side) {
   const std::span<const std::int32_t> members = rows(block);
   const std::int64_t inner = part_.inner();
   const CsrView& csr = side.matrix.csr;
+  const std::uint16_t* const blocks = block_of_row_.data();
+  const auto wanted = static_cast<std::uint16_t>(block);
   side.kept.resize(members.size());
+  side.places.resize(
+      std::max(side.places.size(), (members.size() + kRowsAtATime - 1) / kRowsAtATime));
   parallel_pieces(std::ssize(members), kRowsAtATime,
                   [&](std::int64_t begin, std::int64_t end, int) {
+                    std::vector<std::int32_t>& places = side.places[begin / kRowsAtATime];
+                    std::int64_t count = 0;
                     for (std::int64_t k = begin; k < end; ++k) {
                       const std::int64_t row = members[k];
-                      Kept kept;
-                      for (std::int64_t e = csr.row_ptr[row]; e < side.matrix.split[row]; ++e) {
-                        kept.local += block_of_row_[csr.col_idx[e]] == block ? 1 : 0;
+                      const std::int64_t first = csr.row_ptr[row];
+                      const auto edges = static_cast<std::int32_t>(csr.row_ptr[row + 1] - first);
+                      const auto local = static_cast<std::int32_t>(side.matrix.split[row] - first);
+                      const std::int32_t* const columns = csr.col_idx.data() + first;
+                      if (std::ssize(places) < count + edges) places.resize(2 * (count + edges));
+                      std::int32_t* const to = places.data();
+                      Kept& kept = side.kept[k];
+                      kept.first = count;
+                      for (std::int32_t e = 0; e < local; ++e) {
+                        to[count] = e;
+                        count += blocks[columns[e]] == wanted ? 1 : 0;
                       }
-                      for (const std::int32_t column : remote(side, row)) {
-                        const auto halo = static_cast<std::size_t>(column - inner);
+                      kept.local = static_cast<std::int32_t>(count - kept.first);
+                      for (std::int32_t e = local; e < edges; ++e) {
+                        const auto halo = static_cast<std::size_t>(columns[e] - inner);
                         if (side.block_of_halo[halo] != block) continue;
-                        ++kept.remote;
+                        to[count++] = e;
                         // Several threads may find the same one.
                         std::atomic_ref(side.is_read[halo]).store(1, std::memory_order_relaxed);
                       }
-                      side.kept[k] = kept;
+                      kept.remote = static_cast<std::int32_t>(count - kept.first) - kept.local;
                     }
                   });
 }
@@ -182,33 +201,33 @@ void PartBlocks::fill_rows(int block, const Side& side, const PartBlock& result,
   parallel_pieces(inner, kRowsAtATime, [&](std::int64_t begin, std::int64_t end, int) {
     std::vector<std::pair<std::int32_t, std::int64_t>> edges;  // column, entry of the part
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t row = to_index(result.rows[i]);
-      std::int64_t next = csr.row_ptr[i];
-      edges.clear();
-      const auto add = [&](std::int32_t column, std::int64_t entry) {
-        csr.col_idx[next++] = column;
-        if (!columns_only) edges.emplace_back(column, entry);
-      };
-      for (std::int64_t e = from.csr.row_ptr[row]; e < from.split[row]; ++e) {
-        const std::int32_t column = from.csr.col_idx[e];
-        if (block_of_row_[column] == block) add(new_row_[column], e);
+      const Kept kept = side.kept[order_[i]];
+      const std::int32_t* const places = side.places[order_[i] / kRowsAtATime].data() + kept.first;
+      const std::int64_t first = from.csr.row_ptr[to_index(result.rows[i])];
+      const std::int32_t* const columns = from.csr.col_idx.data() + first;
+      std::int32_t* const to = csr.col_idx.data() + csr.row_ptr[i];
+      for (std::int32_t k = 0; k < kept.local; ++k) to[k] = new_row_[columns[places[k]]];
+      for (std::int32_t k = kept.local; k < kept.local + kept.remote; ++k) {
+        to[k] = side.column[columns[places[k]] - part_.inner()];
       }
-      for (std::int64_t e = from.split[row]; e < from.csr.row_ptr[row + 1]; ++e) {
-        const auto halo = static_cast<std::size_t>(from.csr.col_idx[e] - part_.inner());
-        if (side.block_of_halo[halo] == block) add(side.column[halo], e);
+      edges.clear();
+      if (!columns_only) {
+        for (std::int32_t k = 0; k < kept.local + kept.remote; ++k) {
+          edges.emplace_back(to[k], first + places[k]);
+        }
       }
       // Columns of halo rows ascend as they did.
       if (moves_rows_) {
-        std::sort(csr.col_idx.begin() + csr.row_ptr[i], csr.col_idx.begin() + matrix.split[i]);
+        std::sort(to, to + kept.local);
         std::ranges::sort(edges);
       }
       for (std::size_t k = 0; k < edges.size(); ++k) {
         const std::int64_t entry = edges[k].second;
-        const std::int64_t to = csr.row_ptr[i] + static_cast<std::int64_t>(k);
-        if (!csr.values.empty()) csr.values[to] = from.csr.values[entry];
-        if (!matrix.edge_types.empty()) matrix.edge_types[to] = from.edge_types[entry];
+        const std::int64_t at = csr.row_ptr[i] + static_cast<std::int64_t>(k);
+        if (!csr.values.empty()) csr.values[at] = from.csr.values[entry];
+        if (!matrix.edge_types.empty()) matrix.edge_types[at] = from.edge_types[entry];
         std::copy_n(from.edge_features.begin() + entry * features, features,
-                    matrix.edge_features.begin() + to * features);
+                    matrix.edge_features.begin() + at * features);
       }
     }
   });
@@ -228,7 +247,7 @@ void PartBlocks::fill_nodes(PartBlock& result) const {
 }
 
 void PartBlocks::extract(int block, PartBlock& result) {
-  for (Side& side : sides_) count_edges(block, side);
+  for (Side& side : sides_) find_edges(block, side);
   order_rows(block, result);
   for (Side& side : sides_) {
     const bool forward = &side == &sides_.front();

@@ -57,6 +57,7 @@ class PartBlocks {
  private:
   // Edges of a row that stay in its block.
   struct Kept {
+    std::int64_t first = 0;  // of `places` of its piece of members
     std::int32_t local = 0;
     std::int32_t remote = 0;
   };
@@ -67,13 +68,15 @@ class PartBlocks {
     std::vector<std::int32_t> block_of_halo;
     Buckets halo;  // halo rows by block
     // Scratch of one block.
-    std::vector<Kept> kept;             // by member
+    std::vector<Kept> kept;  // by member
+    // Where edges that stay lie in their rows, of each piece of members.
+    std::vector<std::vector<std::int32_t>> places;
     std::vector<std::uint8_t> is_read;  // by halo row: by a member
     std::vector<std::int32_t> column;   // by halo row that is: its column in the block
   };
 
   std::span<const std::int32_t> remote(const Side& side, std::int64_t row) const;
-  void count_edges(int block, Side& side);
+  void find_edges(int block, Side& side);
   void order_rows(int block, PartBlock& result);
   void number_halo(int block, Side& side, LocalMatrix& matrix);
   void list_messages(int block, const Side& readers, const PartBlock& result, LocalMatrix& matrix);
@@ -81,8 +84,8 @@ class PartBlocks {
   void fill_nodes(PartBlock& result) const;
 
   LocalGraphView part_;
-  std::vector<std::int32_t> block_of_row_;
-  Buckets inner_;            // inner nodes by block
+  std::vector<std::uint16_t> block_of_row_;  // narrow, to stay in a cache
+  Buckets inner_;                            // inner nodes by block
   std::vector<Side> sides_;  // forward, and backward of a graph that isn't symmetric
   // Scratch of one block.
   std::vector<std::int32_t> order_;         // by inner node: its place among the members

@@ -117,14 +117,16 @@ std::int64_t BlockTraining::bytes() const {
     of_operators = std::max(of_operators, of_op);
   }
   const std::int64_t types = forward.edge_types.empty() ? 0 : sizeof(std::uint16_t);
+  const std::int64_t matrices = part.symmetric ? 1 : 2;
   const std::int64_t of_edge =
-      (part.symmetric ? 1 : 2) *
-          static_cast<std::int64_t>(sizeof(std::int32_t) + (weighted ? sizeof(float) : 0)) +
+      matrices * static_cast<std::int64_t>(sizeof(std::int32_t) + (weighted ? sizeof(float) : 0)) +
       types + forward.edge_feature_columns * static_cast<std::int64_t>(sizeof(float));
+  // Where the next block's edges lie among the part's, of those that stay.
+  const std::int64_t of_place = matrices * static_cast<std::int64_t>(sizeof(std::int32_t));
   // Row pointers, splits, ids and degrees of the block that is trained on and of the next one; what
   // is made of them, and the block of each node.
   constexpr std::int64_t kPerRow = 2 * 56 + 40;
-  return features_.bytes() + most_.edges * (2 * of_edge + of_operators) +
+  return features_.bytes() + most_.edges * (2 * of_edge + of_place + of_operators) +
          most_.of_part() * kPerRow +
          part.inner() * static_cast<std::int64_t>(2 * sizeof(std::int32_t) + sizeof(double));
 }

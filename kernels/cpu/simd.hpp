@@ -18,6 +18,13 @@ inline constexpr bool kInstructionsByName = true;
 inline constexpr bool kInstructionsByName = false;
 #endif
 
+// Whether the baseline is for old processors alone: what is compiled for it only has to be right.
+#if defined(__x86_64__)
+inline constexpr bool kBaselineIsOld = true;
+#else
+inline constexpr bool kBaselineIsOld = false;
+#endif
+
 enum class Isa { kBaseline, kAvx2, kAvx512 };
 
 Isa detect_isa();

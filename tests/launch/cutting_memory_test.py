@@ -44,8 +44,10 @@ class CuttingMemoryTest(unittest.TestCase):
     def check(self, nodes, degree, *cuts):
         with tempfile.TemporaryDirectory() as folder:
             self.generate(folder, "small", "3000", "10")
-            # The memory that the command takes whatever it cuts.
-            base, _ = peak(["partition", "small", "--parts", "8", "--method", "contiguous"], folder)
+            # The memory that the command takes whatever it cuts. It differs by a few MiB from run to
+            # run with how many pages of the program the system maps at a time.
+            base = max(peak(["partition", "small", "--parts", "8", "--method", method], folder)[0]
+                       for method in ("contiguous", "random", "contiguous"))
             self.generate(folder, "graph", nodes, degree)
             mapped = folder_bytes(os.path.join(folder, "graph"))
             for options in cuts:
