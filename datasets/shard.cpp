@@ -90,7 +90,7 @@ std::int64_t Shard::rest() const {
   for (const LocalMatrixView* matrix : {&graph_.forward, &graph_.backward}) {
     if (graph_.symmetric && matrix == &graph_.backward) continue;  // the same
     arrays.insert(arrays.end(), {matrix->csr.row_ptr.data(), matrix->csr.col_idx.data(),
-                                 matrix->csr.values.data()});
+                                 matrix->csr.values.data(), matrix->edge_features.data()});
   }
   for (const NpyFile& file : files_) {
     const std::span<const std::byte> values = file.value_bytes();

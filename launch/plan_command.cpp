@@ -87,6 +87,7 @@ struct PlanInput {
   std::map<int, std::vector<CutCandidate>> cuts;  // by how many ranks hold a part
   std::map<int, std::string> refused;             // why others are not among them
   int steps = 1;                                  // of an epoch
+  bool on_blocks = false;                         // rather than on the whole graph
   Plan plan;
 };
 
@@ -145,7 +146,8 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
       info.splits == 0 ? std::span<const std::uint8_t>() : dataset.split(options.split_index);
   const GraphBlocks blocks =
       first_blocks(dataset, arguments.flags.dataset, options, partition.parts_dir);
-  if (blocks.count > 0) input.steps = trained_blocks(blocks, split);
+  input.on_blocks = blocks.count > 0;
+  if (input.on_blocks) input.steps = trained_blocks(blocks, split);
   const AllowedGroups groups(asked_groups, 1, arguments.search, options, topology);
   for (const int each : groups.sizes()) {
     groups.try_size(each, input.model, input, [&](int size) {
@@ -282,7 +284,7 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   const auto messages_with = [&](const Measured& measured) {
     PlannedMessages messages = planned_messages(asked, measured);
     messages.steps = input.steps;
-    if (input.steps > 1) messages.arrival = Arrival::kOff;
+    if (input.on_blocks) messages.arrival = Arrival::kOff;
     return messages;
   };
   for (auto& [size, cuts] : input.cuts) {

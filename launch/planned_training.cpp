@@ -69,8 +69,9 @@ void require_offload(const ModelConfig& model, const Topology& topology) {
   for (std::size_t rank = 0; rank < topology.devices.size(); ++rank) {
     if (topology.devices[rank].kind == "cuda") continue;
     fail_option(
-        "--offload on: rank {} of the topology has kind {}; only a GPU has another memory "
-        "than its host; use auto",
+        "--offload on: rank {} of the topology has kind {}; in plans, values wait nowhere but in "
+        "the "
+        "memory of a GPU's host; use auto",
         rank, topology.devices[rank].kind);
   }
 }

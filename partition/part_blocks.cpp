@@ -89,25 +89,28 @@ void PartBlocks::find_edges(int block, Side& side) {
   side.kept.resize(members.size());
   side.places.resize(
       std::max(side.places.size(), (members.size() + kRowsAtATime - 1) / kRowsAtATime));
+  of_row_.resize(static_cast<std::size_t>(parallel_threads()));
   parallel_pieces(std::ssize(members), kRowsAtATime,
-                  [&](std::int64_t begin, std::int64_t end, int) {
+                  [&](std::int64_t begin, std::int64_t end, int slot) {
                     std::vector<std::int32_t>& places = side.places[begin / kRowsAtATime];
-                    std::int64_t count = 0;
+                    std::vector<std::int32_t>& of_row = of_row_[slot];
+                    places.clear();
                     for (std::int64_t k = begin; k < end; ++k) {
                       const std::int64_t row = members[k];
                       const std::int64_t first = csr.row_ptr[row];
                       const auto edges = static_cast<std::int32_t>(csr.row_ptr[row + 1] - first);
                       const auto local = static_cast<std::int32_t>(side.matrix.split[row] - first);
                       const std::int32_t* const columns = csr.col_idx.data() + first;
-                      if (std::ssize(places) < count + edges) places.resize(2 * (count + edges));
-                      std::int32_t* const to = places.data();
-                      Kept& kept = side.kept[k];
-                      kept.first = count;
+                      if (std::ssize(of_row) <= edges)
+                        of_row.resize(static_cast<std::size_t>(edges) + 1);
+                      std::int32_t* const to = of_row.data();
+                      std::int32_t count = 0;
                       for (std::int32_t e = 0; e < local; ++e) {
                         to[count] = e;
                         count += blocks[columns[e]] == wanted ? 1 : 0;
                       }
-                      kept.local = static_cast<std::int32_t>(count - kept.first);
+                      Kept& kept = side.kept[k];
+                      kept = {.first = std::ssize(places), .local = count};
                       for (std::int32_t e = local; e < edges; ++e) {
                         const auto halo = static_cast<std::size_t>(columns[e] - inner);
                         if (side.block_of_halo[halo] != block) continue;
@@ -115,7 +118,8 @@ void PartBlocks::find_edges(int block, Side& side) {
                         // Several threads may find the same one.
                         std::atomic_ref(side.is_read[halo]).store(1, std::memory_order_relaxed);
                       }
-                      kept.remote = static_cast<std::int32_t>(count - kept.first) - kept.local;
+                      kept.remote = count - kept.local;
+                      places.insert(places.end(), to, to + count);
                     }
                   });
 }

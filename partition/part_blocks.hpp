@@ -88,10 +88,11 @@ class PartBlocks {
   Buckets inner_;                            // inner nodes by block
   std::vector<Side> sides_;  // forward, and backward of a graph that isn't symmetric
   // Scratch of one block.
-  std::vector<std::int32_t> order_;         // by inner node: its place among the members
-  std::vector<std::int32_t> new_row_;       // by row of the part that is a member
-  bool moves_rows_ = false;                 // some are central that are marginal in the part
-  std::vector<std::vector<LocalId>> sent_;  // by part
+  std::vector<std::vector<std::int32_t>> of_row_;  // by thread: places of edges of a row
+  std::vector<std::int32_t> order_;                // by inner node: its place among the members
+  std::vector<std::int32_t> new_row_;              // by row of the part that is a member
+  bool moves_rows_ = false;                        // some are central that are marginal in the part
+  std::vector<std::vector<LocalId>> sent_;         // by part
 };
 
 }  // namespace atl

@@ -9,6 +9,10 @@ namespace atl {
 
 namespace {
 
+// The room that training makes for a block, in mean ones: an eighth more than the largest of the
+// first epochs takes, which is up to a tenth above the mean.
+constexpr double kLargestBlock = 1.25;
+
 // Bytes of the buffers for messages of an aggregate. exchange: see unless_exact().
 std::int64_t op_buffer_bytes(const Operation& op, const RankCounts& counts, DType dtype,
                              const ExchangeOptions* exchange) {
@@ -60,9 +64,17 @@ TrainingMemory training_memory(const TrainingPrograms& programs, const RankCount
                                const std::string& device_kind, const ExchangeOptions& exchange,
                                const RankCounts* evaluated) {
   const RankCounts& whole = evaluated != nullptr ? *evaluated : counts;
-  const std::int64_t values = std::max(
-      allocate(programs.training, programs.training_schedule, counts.shape.rows).elements,
-      allocate(programs.evaluation, programs.evaluation_schedule, whole.shape.rows).elements);
+  const auto trained =
+      allocate(programs.training, programs.training_schedule, counts.shape.rows).elements;
+  const Layout evaluation =
+      allocate(programs.evaluation, programs.evaluation_schedule, whole.shape.rows);
+  // Those of a block begin behind what evaluations keep.
+  const std::int64_t of_steps =
+      evaluated == nullptr
+          ? trained
+          : evaluation.kept_elements +
+                static_cast<std::int64_t>(kLargestBlock * static_cast<double>(trained));
+  const std::int64_t values = std::max(of_steps, evaluation.elements);
   const ExchangeOptions* const inexact = unless_exact(exchange);
   std::int64_t messages = 0;
   for (Value v = 0; v < programs.training.size(); ++v) {
@@ -70,8 +82,9 @@ TrainingMemory training_memory(const TrainingPrograms& programs, const RankCount
     messages += op_buffer_bytes(programs.training.at(v), counts, programs.dtype, inexact);
   }
   for (const Operation& op : programs.evaluation.operations) {
-    // Evaluation finds kept aggregates.
-    if (!op.constant) messages += op_buffer_bytes(op, whole, programs.dtype, nullptr);
+    // Evaluation finds kept aggregates, but for those of the whole graph where blocks train.
+    if (!op.constant || evaluated != nullptr)
+      messages += op_buffer_bytes(op, whole, programs.dtype, nullptr);
   }
   // One conversion after another.
   std::int64_t conversion = 0;
@@ -101,11 +114,10 @@ ExchangeOptions exchange_of(const EpochSetting& setting, std::span<const LayerPl
 
 namespace {
 
-// The features of a block and the edges of two, of blocks that may be larger than the mean one; and
-// the features of the whole part, which each rank of a group takes rows of.
+// The features of a block and the edges of two, and the features of the whole part, which each rank
+// of a group takes rows of.
 double bytes_beside_blocks(const EpochSetting& setting, const RankCounts& counts,
                            const RankCounts& whole) {
-  constexpr double kLargest = 1.125;
   const DType dtype = setting.model.dtype;
   const DataMemory of_block = data_memory({.nodes = counts.shape.rows.of_part(),
                                            .own = counts.shape.rows.inner,
@@ -114,7 +126,7 @@ double bytes_beside_blocks(const EpochSetting& setting, const RankCounts& counts
                                            .dtype = dtype});
   const DataMemory of_part = data_memory(
       {.own = whole.shape.rows.of_part(), .features = setting.model.features, .dtype = dtype});
-  return kLargest * static_cast<double>(of_block.features + 2 * of_block.graph) +
+  return kLargestBlock * static_cast<double>(of_block.features + 2 * of_block.graph) +
          (setting.map().ranks_per_part() > 1 ? static_cast<double>(of_part.features) : 0);
 }
 
@@ -132,8 +144,9 @@ std::vector<double> training_bytes(const EpochSetting& setting, std::span<const 
     const RankCounts counts = counts_of(setting.partition);
     const RankCounts whole = counts_of(setting.of_graph());
     const std::string& kind = setting.topology.device(rank).kind;
-    bytes.push_back(
-        static_cast<double>(training_memory(programs, counts, kind, exchange, &whole).total()));
+    const TrainingMemory memory =
+        training_memory(programs, counts, kind, exchange, setting.on_blocks() ? &whole : nullptr);
+    bytes.push_back(static_cast<double>(memory.total()));
     if (setting.on_blocks()) bytes.back() += bytes_beside_blocks(setting, counts, whole);
   }
   return bytes;

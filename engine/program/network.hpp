@@ -83,6 +83,8 @@ class Network {
   std::int64_t pageable_bytes() const {
     return all_value_bytes() + std::ssize(options_.values_in_file.features);
   }
+  // Whether values lie in a file.
+  bool pages() const { return paging_ != nullptr; }
   // Bytes of host memory that the program of training, or another one, keeps values in
   // (offload.hpp).
   std::int64_t host_bytes(const Program& training) const {

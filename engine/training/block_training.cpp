@@ -125,15 +125,15 @@ std::int64_t BlockTraining::bytes() const {
   const std::int64_t of_place = matrices * static_cast<std::int64_t>(sizeof(std::int32_t));
   // Row pointers, splits, ids and degrees of the block that is trained on and of the next one; what
   // is made of them, and the block of each node.
-  constexpr std::int64_t kPerRow = 2 * 56 + 40;
+  constexpr std::int64_t kPerRow = 2 * 56 + 40 + 32;
   return features_.bytes() + most_.edges * (2 * of_edge + of_place + of_operators) +
          most_.of_part() * kPerRow +
          part.inner() * static_cast<std::int64_t>(2 * sizeof(std::int32_t) + sizeof(double));
 }
 
-void BlockTraining::rest() {
+void BlockTraining::rest(bool features) {
   network_.rest();
-  drop_mapped_pages(data_.mapped_features());
+  if (features) drop_mapped_pages(data_.mapped_features());
 }
 
 void BlockTraining::allocate() {

@@ -33,9 +33,9 @@ class BlockTraining {
   // See Network.
   std::int64_t graph_value_bytes() const { return network_.graph_value_bytes(); }
   std::int64_t own_value_bytes() const { return network_.own_value_bytes(); }
-  // Until the next epoch: gives back the memory of values that are its own, and of features that
-  // lie in a mapped file.
-  void rest();
+  // Until the next epoch: gives back the memory of values that are its own and, if asked, of
+  // features that lie in a mapped file.
+  void rest(bool features);
   // See Network; of a block, about.
   std::int64_t activation_bytes() const { return network_.activation_bytes(); }
   // When `whole` has taken its memory. Collective.

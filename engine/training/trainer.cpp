@@ -297,7 +297,7 @@ void Trainer::keep_spans() {
 }
 
 ConstMatrixView Trainer::queue_evaluation(int epoch) {
-  if (trains_on_blocks_alone()) blocks_->rest();
+  if (trains_on_blocks_alone()) blocks_->rest(/*features=*/network_.pages());
   network_.run_forward(*eval_exchange_, round(epoch, /*training=*/false));
   return network_.logits();
 }

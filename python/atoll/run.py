@@ -468,7 +468,8 @@ class Run:
         if not summary:
             return "interrupted"
         if summary.get("stopped_by"):
-            return {"progress": "stopped"}.get(summary["stopped_by"], str(summary["stopped_by"]))
+            ended = {"progress": "stopped", "--max-time": "max-time"}
+            return ended.get(summary["stopped_by"], summary["stopped_by"])
         if summary["epochs"] >= (self._config("epochs") or 0):
             return "finished"
         if summary.get("target_reached"):
@@ -723,6 +724,6 @@ class Run:
             return "-" if value is None else f"{value:.4f}"
         return (f"Run({self._path!r}: {summary['model']} on {summary['dataset']}, "
                 f"{summary['epochs']} epochs"
-                f"{f' ({self.status})' if self.status in ('patience', 'target') else ''}, "
+                f"{f' ({self.status})' if self.status in ('patience', 'target', 'max-time') else ''}, "
                 f"best {summary['best_epoch']}, {summary['metric']} "
                 f"valid {shown('valid')} test {shown('test')})")

@@ -615,6 +615,12 @@ class TrainTest(WorkFolder):
         with self.assertWarnsRegex(UserWarning, f"has done its {done + 4} epochs"):
             run.resume()
 
+    def test_the_end_of_its_time_is_said(self):
+        run = atoll.train(self.dataset, max_time="1s", **{**QUICK, "epochs": 1000000})
+        self.assertLess(run.epochs, 1000000)
+        self.assertEqual(run.status, "max-time")
+        self.assertIn("(max-time)", repr(run))
+
     def test_a_target_is_said(self):
         whole = atoll.train(self.dataset, **{**QUICK, "epochs": 40})
         wanted = float(np.max(whole.metrics["valid"]))

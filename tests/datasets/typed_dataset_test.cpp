@@ -172,6 +172,13 @@ TEST_P(TypedShards, HaveWhatTheDatasetHas) {
     EXPECT_EQ(shard.dataset().edge_features, 2);
     EXPECT_EQ(shard.dataset().node_types, 3);
     EXPECT_EQ(shard.graph().backward.edge_types.empty(), GetParam());
+    // It takes out of memory all that training reads later, features of edges, too.
+    const auto bytes = [](const LocalMatrixView& matrix) {
+      return matrix.csr.bytes() + static_cast<std::int64_t>(matrix.edge_features.size_bytes());
+    };
+    EXPECT_EQ(shard.rest(), std::ssize(shard.mapped_features()) + bytes(shard.graph().forward) +
+                                (shard.graph().symmetric ? 0 : bytes(shard.graph().backward)));
+    expect_edge_arrays(shard.graph(), dataset.graph());
     edges += shard.graph().forward.csr.nnz();
   }
   EXPECT_EQ(edges, dataset.info().edges);

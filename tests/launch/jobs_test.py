@@ -380,7 +380,7 @@ class Changing(JobsTest):
 
     def test_shipped_lists(self):
         for name, count in {"accuracy": 100 * 7 + 2 * 30 * 7 + 3 * 4,
-                            "exchange_modes": 100 * (12 + 3 * 3) + 30 * 3 + 2 * 5 * 3,
+                            "exchange_modes": 100 * (12 + 4 * 3) + 2 * 30 * 3 + 2 * 5 * 3,
                             "models": 10 * 4 + 10 + 10 * 4 + 3 * 2}.items():
             result = subprocess.run(
                 [PROGRAM, "jobs", "run", f"launch/tools/jobs/{name}.toml", "--out",
