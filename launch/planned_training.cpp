@@ -70,8 +70,7 @@ void require_offload(const ModelConfig& model, const Topology& topology) {
     if (topology.devices[rank].kind == "cuda") continue;
     fail_option(
         "--offload on: rank {} of the topology has kind {}; in plans, values wait nowhere but in "
-        "the "
-        "memory of a GPU's host; use auto",
+        "the memory of a GPU's host; use auto",
         rank, topology.devices[rank].kind);
   }
 }

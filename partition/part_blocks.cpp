@@ -181,7 +181,7 @@ void PartBlocks::list_messages(int block, const Side& readers, const PartBlock& 
   }
 }
 
-void PartBlocks::fill_rows(int block, const Side& side, const PartBlock& result,
+void PartBlocks::fill_rows(const Side& side, const PartBlock& result,
                            LocalMatrix& matrix) const {
   const std::int64_t inner = result.inner();
   Csr& csr = matrix.csr;
@@ -259,7 +259,7 @@ void PartBlocks::extract(int block, PartBlock& result) {
     number_halo(block, side, matrix);
     // In a symmetric graph they are the same.
     list_messages(block, forward ? sides_.back() : sides_.front(), result, matrix);
-    fill_rows(block, side, result, matrix);
+    fill_rows(side, result, matrix);
   }
   fill_nodes(result);
 }

@@ -80,7 +80,7 @@ class PartBlocks {
   void order_rows(int block, PartBlock& result);
   void number_halo(int block, Side& side, LocalMatrix& matrix);
   void list_messages(int block, const Side& readers, const PartBlock& result, LocalMatrix& matrix);
-  void fill_rows(int block, const Side& side, const PartBlock& result, LocalMatrix& matrix) const;
+  void fill_rows(const Side& side, const PartBlock& result, LocalMatrix& matrix) const;
   void fill_nodes(PartBlock& result) const;
 
   LocalGraphView part_;

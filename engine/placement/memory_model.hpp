@@ -14,7 +14,7 @@ struct TrainingMemory {
   std::int64_t total() const { return values + parameters + messages; }
 };
 // device_kind: "cpu" or "cuda". evaluated: the counts of evaluations where training is on blocks;
-// null: those of training.
+// null: those of training. On blocks it is about what they take.
 TrainingMemory training_memory(const TrainingPrograms& programs, const RankCounts& counts,
                                const std::string& device_kind, const ExchangeOptions& exchange = {},
                                const RankCounts* evaluated = nullptr);
