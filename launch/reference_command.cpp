@@ -143,7 +143,8 @@ std::string reference_page(const CLI::App& program) {
       "<!-- Made by `atoll reference > docs/reference.md`; a test compares. -->\n\n"
       "Every option may also stand in a TOML file given by `--config`, by its name without "
       "dashes.\n"
-      "Lengths of time are `45s`, `90m`, `1h30m`, or a number of seconds where the default is one.\n"
+      "Lengths of time are `45s`, `90m`, `1h30m`, or a number of seconds where the default is "
+      "one.\n"
       "Sizes are bytes, or `512MiB`, `8GiB`.\n\n"
       "Every command has:\n";
   text += table_of("option", common);

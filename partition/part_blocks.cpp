@@ -181,8 +181,7 @@ void PartBlocks::list_messages(int block, const Side& readers, const PartBlock& 
   }
 }
 
-void PartBlocks::fill_rows(const Side& side, const PartBlock& result,
-                           LocalMatrix& matrix) const {
+void PartBlocks::fill_rows(const Side& side, const PartBlock& result, LocalMatrix& matrix) const {
   const std::int64_t inner = result.inner();
   Csr& csr = matrix.csr;
   csr.row_ptr.resize(static_cast<std::size_t>(inner) + 1);
