@@ -33,7 +33,7 @@ if [ -z "${TMPDIR:-}" ] && [ "${in_memory:-0}" -gt 4000000 ] &&
   folder=$(mktemp -d /dev/shm/atoll-tests-XXXXXX 2>/dev/null); then
   trap 'rm -rf "$folder" || true' EXIT
   chmod 755 "$folder"  # for tests that are another user for a while
-  if install -m 755 /bin/true "$folder/runs" && "$folder/runs"; then export TMPDIR=$folder; fi
+  if (install -m 755 /bin/true "$folder/runs" && "$folder/runs") 2>/dev/null; then export TMPDIR=$folder; fi
 fi
 # One more than cores: with as many, entries wait for a third of their time, for time limits and for
 # each other's ranks.
