@@ -54,7 +54,7 @@ constexpr std::int64_t round_up(std::int64_t count, std::int64_t unit) {
   return (count + unit - 1) / unit * unit;
 }
 
-// Other ways would take a sixth of this file's time to compile, for old processors alone.
+// Others would be compiled for old processors alone.
 constexpr bool always_staged(int bytes) { return kBaselineIsOld && bytes == 16; }
 
 // The widest vectors that fit a head, or that pad it least.
