@@ -220,7 +220,7 @@ TrainOptions wanted_run(const BenchArguments& arguments) {
 
 void run_bench(const BenchArguments& arguments) {
   const TrainOptions wanted = wanted_run(arguments);
-  require_node_per_rank(arguments.flags.transport, arguments.flags.dataset, wanted.group_ranks);
+  require_node_per_rank(arguments.flags.transport, arguments.flags.dataset, wanted.ranks_of_part());
   if (wanted.first_phase_end().any()) {
     fail_option("{}: found in bench, which measures epochs of one kind; leave it out",
                 wanted.first_phase_option());

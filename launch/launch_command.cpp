@@ -78,7 +78,7 @@ Training check_training(const std::vector<std::string>& words) {
   return {.run_dir = run_dir,
           .snapshot_dir = train.value("--snapshot-dir"),
           .dataset = train.value("dataset"),
-          .group_ranks = train.flags().train.group_ranks,
+          .group_ranks = train.flags().train.ranks_of_part(),
           .has_plan = train.is_given("--plan"),
           .is_fresh = is_fresh,
           .partition_words = partition_words_of(train.command())};

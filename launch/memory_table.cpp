@@ -73,7 +73,7 @@ std::string megabytes(std::int64_t bytes) {
 
 MemoryEstimate estimate_memory(const Dataset& dataset, const TrainJob& job, int ranks) {
   const DatasetInfo& info = dataset.info();
-  const RankMap map = groups_of(job.options.group_ranks, ranks);
+  const RankMap map = groups_of(job.options.ranks_of_part(), ranks);
   const int each = map.ranks_per_part();
   ModelConfig model = model_for(info, job.options.model, ranks);
   MemoryEstimate estimate{

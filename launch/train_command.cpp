@@ -250,7 +250,7 @@ void check_train(const TrainArguments& arguments, const CLI::App& command) {
 int run_train(const TrainArguments& arguments, CLI::App& command) {
   check_train(arguments, command);  // before any rank starts
   require_node_per_rank(arguments.flags.transport, arguments.flags.dataset,
-                        arguments.flags.train.group_ranks);
+                        arguments.flags.train.ranks_of_part());
   const CLI::Option* file = command.get_option("--model-file");
   const std::string model_file =
       file->empty() ? "" : read_text(std::filesystem::path(file->results().front()));

@@ -160,6 +160,7 @@ class Allocator {
       slot.end = std::max(slot.end, ends_[index(v)]);
       if (!shares_) slot.begin = 0, slot.end = kForever;
     }
+    for (const Value v : schedule_.lasting) slot(v).begin = 0, slot(v).end = kForever;
     // Constants come first, so that all programs of a model have them in the same places.
     for (Value v = 0; v < program_.size(); ++v) {
       if (!is_kept(v) || !has_place(v)) continue;
@@ -167,7 +168,8 @@ class Allocator {
       layout_.kept_elements += slot(v).elements;
     }
     for (Value v = 0; v < program_.size(); ++v) {
-      if (has_place(v) && root_of(v) == v && !is_kept(v)) order_.push_back(v);
+      // A stage may hold a sum without the term that it was added to (stages.hpp).
+      if (root_of(v) == v && slots_[index(v)].elements > 0 && !is_kept(v)) order_.push_back(v);
     }
   }
 
@@ -265,7 +267,9 @@ std::vector<int> last_instants(const Program& program, const Schedule& schedule)
       end = program.at(read).constant && !program.at(v).constant ? kForever : std::max(end, now);
     }
   }
-  for (const Value output : program.outputs) ends[static_cast<std::size_t>(output)] = kForever;
+  for (const auto* values : {&program.outputs, &schedule.lasting}) {
+    for (const Value value : *values) ends[static_cast<std::size_t>(value)] = kForever;
+  }
   return ends;
 }
 

@@ -293,6 +293,20 @@ void Network::run_step(const Round& round, Optimizer& optimizer) {
   run_blocks({.pass = training_, .round = round, .optimizer = &optimizer}, step_blocks());
 }
 
+void Network::run_stage(std::span<const Block> blocks, const Round& round, Loss* loss,
+                        Optimizer* optimizer) {
+  const Execution execution{
+      .pass = training_, .round = round, .loss = loss, .optimizer = optimizer};
+  ran_ = &training_;
+  if (!has_constants_) run_blocks(execution, training_.schedule.prologue);
+  has_constants_ = true;
+  run_blocks(execution, blocks);
+}
+
+MatrixView Network::rows_of(Value value, RowRange range) const {
+  return views_of(training_, Round{}).whole(value).rows_in(range);
+}
+
 // All bits set is not a number in every type.
 void Network::poison(std::int64_t from_byte, std::int64_t bytes) {
   void* const to = static_cast<std::byte*>(values().data) + from_byte;

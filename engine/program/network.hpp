@@ -56,6 +56,11 @@ class Network {
   // constants. `whole` must outlive it; `rank` may have other nodes for each graph. enter() comes
   // before anything runs.
   Network(Network& whole, const Rank& rank);
+  // Trains it as a stage of a pipeline (stages.hpp), by another program of the model: with
+  // parameters of `whole`, and with values of its own, which keep what they hold from one pass to
+  // the next. chunks: where each of them ends. reserve(), allocate() and enter() as above, once.
+  Network(Network& whole, Program training, Schedule places, MarginalGroups chunks,
+          const Rank& rank);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
   ~Network();
@@ -135,6 +140,11 @@ class Network {
   void run_pairs(const PairViews& pairs, const Round& round, Loss* loss);
   // Sums the gradients over all ranks and updates the parameters. Collective.
   void run_step(const Round& round, Optimizer& optimizer);
+  // Some calls of training, of a stage; what depends on constants alone comes first, once.
+  void run_stage(std::span<const Block> blocks, const Round& round, Loss* loss,
+                 Optimizer* optimizer);
+  // Rows of a value of training, of a stage: what they hold, whatever ran last.
+  MatrixView rows_of(Value value, RowRange range) const;
 
   ParameterStore& parameters() { return state_.parameters; }
   const ParameterStore& parameters() const { return state_.parameters; }

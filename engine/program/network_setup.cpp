@@ -61,6 +61,20 @@ Network::Network(Network& whole, const Rank& rank)
   }
 }
 
+Network::Network(Network& whole, Program training, Schedule places, MarginalGroups chunks,
+                 const Rank& rank)
+    : options_{.dtype = whole.options_.dtype,
+               .sharing = whole.options_.sharing,
+               .row_groups = std::move(chunks)},
+      rank_(rank),
+      state_(whole.state_, rank),
+      values_(std::make_shared<ValueMemory>(options_.dtype)),
+      trains_others_(true) {
+  training_.program = std::move(training);
+  training_.schedule = std::move(places);
+  training_.ends = last_instants(training_.program, training_.schedule);
+}
+
 void Network::reserve_values() {
   values_ = std::make_shared<ValueMemory>(options_.dtype);
   const std::int64_t training = options_.trains ? training_.layout.elements : 0;

@@ -75,6 +75,8 @@ GraphState::GraphState(const Program& training, const NetworkOptions& options, c
   // All ranks divide packets alike, those that no cover saves messages, too.
   if (sends && orders_rows(options.arrival, options.covers_messages)) {
     groups = marginal_groups(messages);
+  } else if (!options.row_groups.empty()) {
+    groups = options.row_groups;
   } else if (options.equal_groups > 1) {
     groups = equal_groups(messages, options.equal_groups);
   }

@@ -26,6 +26,7 @@ struct NetworkOptions {
   Sharing sharing = Sharing::kPacked;  // of memory between values
   Arrival arrival = Arrival::kOff;     // kAuto: where messages are covered
   int equal_groups = 1;                // without arrival: of marginal rows; more than 1 in tests
+  MarginalGroups row_groups = {};      // in place of these: where each of them ends
   bool trains = true;                  // false: evaluates this graph, and trains on others alone
   ValuesInFile values_in_file = {};
   // Tests: fills the place of a value with NaN as soon as nothing needs it any more, in the order

@@ -13,20 +13,6 @@ namespace {
 
 Reach reach_of(const Operation& op) { return op.rule->reach; }
 
-// The span of an operation in a segment without an aggregate.
-const char* span_of(const Program& program, Value v) {
-  const Scope& scope = program.scope_of(v);
-  const char* const own = program.at(v).rule->span;
-  if (own != nullptr) return *own == '\0' ? nullptr : own;
-  if (scope.kind == Scope::Kind::kHead) return "head";
-  if (scope.kind == Scope::Kind::kInput) {
-    // Dropout of the features is all that many models do before their first layer.
-    const bool is_dropout = program.at(v).tail.activation.stream == RandomStream::kInputDropout;
-    return is_dropout ? "input dropout" : "input layer";
-  }
-  return scope.direction == Direction::kForward ? "complete central" : "prepare central";
-}
-
 class Scheduler {
  public:
   Scheduler(const Program& program, int marginal_groups)
@@ -256,6 +242,19 @@ class Scheduler {
 };
 
 }  // namespace
+
+const char* span_of(const Program& program, Value v) {
+  const Scope& scope = program.scope_of(v);
+  const char* const own = program.at(v).rule->span;
+  if (own != nullptr) return *own == '\0' ? nullptr : own;
+  if (scope.kind == Scope::Kind::kHead) return "head";
+  if (scope.kind == Scope::Kind::kInput) {
+    // Dropout of the features is all that many models do before their first layer.
+    const bool is_dropout = program.at(v).tail.activation.stream == RandomStream::kInputDropout;
+    return is_dropout ? "input dropout" : "input layer";
+  }
+  return scope.direction == Direction::kForward ? "complete central" : "prepare central";
+}
 
 Schedule schedule(const Program& program, int marginal_groups) {
   return Scheduler(program, marginal_groups).run();

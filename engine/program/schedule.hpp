@@ -71,6 +71,8 @@ struct Schedule {
   std::vector<int> instants;
   // The same of its computed rows; -1: it has none.
   std::vector<int> computed_instants;
+  // Values that keep what they hold from one pass to the next.
+  std::vector<Value> lasting = {};
 };
 
 // A scope is cut into segments: after an operation that all ranks wait for; before one that needs
@@ -91,5 +93,8 @@ struct Schedule {
 // Sums that are added to range by range are added to in this order. Computed rows come last in a
 // scope.
 Schedule schedule(const Program& program, int marginal_groups = 1);
+
+// The span, in traces, of an operation that waits for no messages; null: none of its own.
+const char* span_of(const Program& program, Value v);
 
 }  // namespace atl

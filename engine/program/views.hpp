@@ -41,6 +41,11 @@ struct RankShape {
     for (const Group& near : within) {
       if (row == near.rows.end) return near.edges;
     }
+    std::int64_t edges_before = rows.edges - marginal_edges;
+    for (const Group& group : groups) {
+      if (row == group.rows.begin) return edges_before;
+      edges_before += group.edges;
+    }
     const std::int64_t end = rows.of_part();
     const std::int64_t first_marginal = end - (rows.part > 0 ? part_marginal : marginal);
     ATOLL_ASSERT(row == 0 || row == first_marginal || row == end, "row {}", row);

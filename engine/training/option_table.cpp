@@ -162,6 +162,32 @@ Table block_options() {
   };
 }
 
+Table stage_options() {
+  const auto any = [](const TrainOptions& options) { return options.stages.any(); };
+  return {
+      {.name = "stages",
+       .group = "Optimizer",
+       .help =
+           "Divide the layers among the ranks, whose number this is, or all; nodes flow through "
+           "them in chunks: for deep models on graphs without a good cut and slow networks; 0: "
+           "each rank has all layers",
+       .value = TrainRow::written(ATOLL_FIELD(stages.count), parse_stage_count),
+       .plan = PlanRole::kExcludes},
+      {.name = "chunks",
+       .group = "Optimizer",
+       .help = "--stages: chunks of nodes; rows of later ones are read as the last epoch left them",
+       .value = TrainRow::number(ATOLL_FIELD(stages.chunks), 1, kMostChunks),
+       .recorded = any,
+       .plan = PlanRole::kExcludes},
+      {.name = "stale",
+       .group = "Optimizer",
+       .help = "--stages: on, to say that rows of the last epoch are wanted",
+       .value = TrainRow::on_or_off(ATOLL_FIELD(stages.stale)),
+       .recorded = any,
+       .plan = PlanRole::kExcludes},
+  };
+}
+
 Table replay_options() {
   return {
       recorded_if_set<TrainOptions>(
@@ -440,6 +466,7 @@ Table make_table() {
   append_inside(table, optimizer_options(), ATOLL_FIELD(optimizer));
   append_inside(table, loss_options(), ATOLL_FIELD(loss));
   for (TrainRow& row : block_options()) table.push_back(std::move(row));
+  for (TrainRow& row : stage_options()) table.push_back(std::move(row));
   for (TrainRow& row : replay_options()) table.push_back(std::move(row));
   table.push_back({.name = "seed",
                    .group = "Optimizer",

@@ -79,6 +79,26 @@ void check_inductive(const TrainOptions& options) {
          "whose rows of other nodes would never be trained");
 }
 
+// Refuses modes that leave messages out, or choose widths that the other end doesn't know.
+void require_plain_messages(const std::string& found, const ExchangeOptions& exchange,
+                            bool allows_none, const char* why_fixed) {
+  const ExchangeMode& mode = exchange_mode(exchange.mode);
+  if (mode.sent != MessagesSent::kNone && !exchange.is_plain()) {
+    fail_option(
+        "{}: --exchange {}{} found, which keeps rows from one epoch to the next or leaves some "
+        "out; allowed are exact, {}quantized and one-bit with the same --bits for all messages of "
+        "a layer",
+        found, mode.name, exchange.pipelined() ? ", pipelined," : "", allows_none ? "none, " : "");
+  }
+  const BitChoice& bits = exchange.message_bits.bits;
+  if (mode.takes_bits() && bits.by != BitChoice::By::kFixed) {
+    fail_option(
+        "{}: --exchange {} with --bits {} found, which gives each message a width of its own, and "
+        "{}; allowed are 1, 2, 4, 8, 16, 32, or a width per layer as in 8,4,32",
+        found, mode.name, to_string(bits), why_fixed);
+  }
+}
+
 // Blocks are made anew all the time, and their messages with them.
 void check_blocks(const TrainOptions& options) {
   const BlockOptions& blocks = options.blocks;
@@ -97,24 +117,9 @@ void check_blocks(const TrainOptions& options) {
     fail_option("{}: one block is {}; allowed are 2 to {}, or 0", found,
                 blocks.leaves_out() ? "all that training sees" : "the whole graph", kMostBlocks);
   }
-  const ExchangeOptions exchange = options.first_exchange_options();
-  const ExchangeMode& mode = exchange_mode(exchange.mode);
-  if (mode.sent != MessagesSent::kNone && !exchange.is_plain()) {
-    fail_option(
-        "{}: --exchange {}{} found, which keeps rows from one epoch to the next or leaves some "
-        "out; allowed are exact, none, and quantized and one-bit with the same --bits for all "
-        "messages of a layer",
-        found, mode.name, exchange.pipelined() ? ", pipelined," : "");
-  }
-  const BitChoice& bits = options.message_bits.bits;
-  if (mode.takes_bits() && bits.by != BitChoice::By::kFixed) {
-    fail_option(
-        "{}: --exchange {} with --bits {} found, which gives each message a width of its own, and "
-        "{}; allowed are 1, 2, 4, 8, 16, 32, or a width per layer as in 8,4,32",
-        found, mode.name, to_string(bits),
-        blocks.deals() ? "messages are others in every step"
-                       : "those of training are not those of the whole graph");
-  }
+  require_plain_messages(found, options.first_exchange_options(), /*allows_none=*/true,
+                         blocks.deals() ? "messages are others in every step"
+                                        : "those of training are not those of the whole graph");
   const Refusal refuse{found};
   const auto why = [&](const char* blocks_do, const char* unseen_nodes_do) {
     return blocks.deals() ? blocks_do : unseen_nodes_do;
@@ -139,6 +144,51 @@ void check_blocks(const TrainOptions& options) {
   refuse(options.trace, "--trace", "and a trace shows one graph");
   refuse(options.cuda_graph == GraphReplay::kOn, "--cuda-graph on",
          why("and no step is like the one before", "and evaluations are of another graph"),
+         "allowed are auto and off");
+}
+
+void check_stages(const TrainOptions& options) {
+  const StageOptions& stages = options.stages;
+  if (!stages.any()) {
+    if (stages.stale)
+      fail_option("--stale on: found without --stages; allowed with --stages 1 or more");
+    if (stages.chunks != StageOptions().chunks) {
+      fail_option("--chunks {}: found without --stages; allowed with --stages 1 or more",
+                  stages.chunks);
+    }
+    return;
+  }
+  const std::string found = stages.option();
+  if (!stages.stale) {
+    fail_option(
+        "{}: neighbours in chunks that come later are read as the last epoch left them, so losses "
+        "are others than without stages; add --stale on if that is wanted",
+        found);
+  }
+  const Refusal refuse{found};
+  require_plain_messages(found, options.exchange_options(), /*allows_none=*/false,
+                         "no message between stages is measured");
+  refuse(exchange_mode(options.exchange).sent == MessagesSent::kNone, "--exchange none",
+         "and a stage computes nothing without the rows of the one before", "allowed is exact");
+  refuse(options.group_ranks.any() && options.group_ranks.by != GroupRanks::By::kAll,
+         "--group-ranks " + to_string(options.group_ranks), "and each stage has the whole graph",
+         "leave it out");
+  refuse(options.blocks.any(), options.blocks.any() ? options.blocks.option() : "",
+         "whose steps are on other graphs");
+  refuse(options.local_until.any(), "--local-until", "and there are no parts to train alone");
+  refuse(options.repartition_every > 0, "--repartition-every", "and there are no parts to cut");
+  refuse(options.model.recompute_all || options.model.recomputation.any(), "--recompute all",
+         "and there are no rows of other parts", "allowed is none");
+  refuse(!options.model.memory.empty(), "--memory",
+         "and values must keep what they hold from epoch to epoch");
+  refuse(options.model.offload == OffloadChoice::kOn, "--offload on",
+         "and values must keep what they hold from epoch to epoch", "allowed are auto and off");
+  refuse(options.model.trains_nodes(), "--features " + options.model.node_features,
+         "whose trained rows are divided among the ranks");
+  refuse(options.replay.weights != ReplayOptions().weights,
+         fmt::format("--replay-weights {}", to_string(options.replay.weights)),
+         "in whose loss all nodes count alike");
+  refuse(options.cuda_graph == GraphReplay::kOn, "--cuda-graph on", "and epochs are not recorded",
          "allowed are auto and off");
 }
 
@@ -233,6 +283,7 @@ void check_options(const TrainOptions& options) {
   check_local_phase(options);
   check_inductive(options);
   check_blocks(options);
+  check_stages(options);
   check_groups(options);
   check_replay(options);
   const bool takes_bits = exchange_mode(exchange.mode).takes_bits();

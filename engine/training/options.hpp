@@ -14,6 +14,7 @@
 #include "engine/training/loss_options.hpp"
 #include "engine/training/replay_options.hpp"
 #include "engine/training/sequence.hpp"
+#include "engine/training/stage_options.hpp"
 #include "kernels/kernel_choices.hpp"
 #include "partition/sum_route.hpp"
 
@@ -45,6 +46,7 @@ struct TrainOptions {
   OptimizerConfig optimizer;  // its `epochs` is the length of the run
   LossOptions loss;
   BlockOptions blocks;
+  StageOptions stages;
   PhaseEnd local_until;  // up to then no messages travel, as with --exchange none
   SwitchOptions switching;
   std::uint64_t seed = 1;
@@ -57,8 +59,8 @@ struct TrainOptions {
 
   // How it is computed: the numbers stay within rounding.
   SumChoice sum_choice = SumChoice::kAuto;
-  SumRoute gradient_sum;  // over ranks, where it was chosen
-  GroupRanks group_ranks;
+  SumRoute gradient_sum;   // over ranks, where it was chosen
+  GroupRanks group_ranks;  // see ranks_of_part()
   bool overlap = true;
   Arrival arrival = Arrival::kAuto;
   std::string exchange = kExactMode;
@@ -89,6 +91,10 @@ struct TrainOptions {
   bool trace = false;
   std::filesystem::path run_dir;  // empty: nothing is written
 
+  // How many ranks hold a part together: stages all have the whole graph.
+  GroupRanks ranks_of_part() const {
+    return stages.any() ? GroupRanks{.by = GroupRanks::By::kAll} : group_ranks;
+  }
   // Those of --exchange.
   ExchangeOptions exchange_options() const { return {exchange, message_bits, sending}; }
   // Those of the epochs before the switch, or of all, if there is none.

@@ -51,6 +51,21 @@ void check_blocks_of(const TrainOptions& train, Task task) {
               train.blocks.deals() ? "lie across blocks" : "are split, and not its nodes");
 }
 
+void check_stages_of(const TrainOptions& train, int ranks, Task task) {
+  const StageOptions& stages = train.stages;
+  if (!stages.any()) return;
+  if (!stages.count.all && stages.count.number != ranks) {
+    fail_option("{}: {} rank{}, each of which is a stage; allowed are {}, all, and 0",
+                stages.option(), ranks, ranks == 1 ? "" : "s", ranks);
+  }
+  if (task == Task::kLinkPrediction) {
+    fail_option(
+        "{}: the task is {}, whose pairs of nodes have rows on all ranks; allowed with the other "
+        "tasks",
+        stages.option(), to_string(task));
+  }
+}
+
 void check_replay_of(const TrainOptions& train, Task task) {
   if (task != Task::kLinkPrediction) return;
   const auto refuse = [&](bool is_given, const std::string& option) {
@@ -88,7 +103,7 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
       partition_(partition),
       model_(options.model),
       options_(options),
-      map_(rank_map(options.group_ranks, transport)),
+      map_(rank_map(options.ranks_of_part(), transport)),
       shard_(shard_of_rank(model_outputs, choose)),
       threads_(threads_per_rank(transport, options.threads)) {
   const Activity activity("preparing", 0, transport.rank() == 0);
@@ -101,6 +116,10 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
     if (!backend_->supports(options.model.dtype)) {
       fail_option("--dtype {}: backend {} has no such storage; allowed there are f32, bf16",
                   to_string(options.model.dtype), backend_->name());
+    }
+    if (options.stages.any() && !backend_->host_accessible()) {
+      fail_option("{}: rank {} computes on {}; stages are for CPUs (--backend cpu)",
+                  options.stages.option(), transport.rank(), backend_->name());
     }
     bytes_at_start_ = backend_->available_bytes();
     queue_ = backend_->make_queue();
@@ -151,6 +170,7 @@ Shard RankJob::shard_of_rank(std::int64_t model_outputs, const NodeChoice& choos
       check_loss_options(options_.loss, dataset.info().task);
       check_decoder(options_.model, dataset.info().task);
       check_blocks_of(options_, dataset.info().task);
+      check_stages_of(options_, transport_.size(), dataset.info().task);
       check_replay_of(options_, dataset.info().task);
       if (options_.repartition_every > 0)
         check_repartition(options_, partition_, dataset.info().task);
@@ -209,10 +229,12 @@ void RankJob::prepare(std::int64_t model_outputs) {
     // The first read of features and labels, which ends with a sum over ranks.
     const HeartbeatScope scope(transport_, {"the data of each rank"});
     const bool on_blocks = options_.blocks.any() && model_outputs == 0;
+    const bool in_stages = options_.stages.any() && model_outputs == 0;
     // The ranks of a group divide each block anew: rows may lie outside of their share of the part.
+    // Stages have all rows.
     data_ = std::make_unique<RankData>(*backend_, *queue_, transport_, shard_, options_.split_index,
                                        model_.dtype, options_.loss, model_outputs, group_.get(),
-                                       /*has_part=*/on_blocks && group_ != nullptr);
+                                       /*has_part=*/(on_blocks || in_stages) && group_ != nullptr);
     if (data_->dataset().task == Task::kLinkPrediction) {
       data_->set_links(
           LinkShare::read(transport_, dataset_, data_->host_ids(), data_->dataset().nodes));

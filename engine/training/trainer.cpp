@@ -81,15 +81,16 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
       eval_exchange_(make_exact_exchange(slice_rank_)),
       model_(options.model.sized(sizes_of(data.dataset(), outputs_of(options, data)),
                                  transport.size())),
-      network_(model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
-               {.dtype = model_.dtype,
-                .recomputation = model_.recomputation,
-                .covers_messages = covers_messages(model_, model_program(model_, Pass::kTraining)),
-                .arrival = options.arrival,
-                .trains = !data.is_predicted() && data.graph().within.empty() &&
-                          (data.dealing() == nullptr || !options.trains_on_blocks_alone()),
-                .values_in_file = values_in_file(model_, data)},
-               rank_, data.graph(), data.features()),
+      network_(
+          model_program(model_, Pass::kTraining), model_program(model_, Pass::kEvaluation),
+          {.dtype = model_.dtype,
+           .recomputation = model_.recomputation,
+           .covers_messages = covers_messages(model_, model_program(model_, Pass::kTraining)),
+           .arrival = options.arrival,
+           .trains = !data.is_predicted() && data.graph().within.empty() && !options.stages.any() &&
+                     (data.dealing() == nullptr || !options.trains_on_blocks_alone()),
+           .values_in_file = values_in_file(model_, data)},
+          rank_, data.graph(), data.features()),
       metric_(chosen_metric(options.loss, data.dataset().task)),
       loss_(make_loss()),
       optimizer_(options.optimizer, network_.parameters(), backend),
@@ -104,6 +105,10 @@ Trainer::Trainer(const TrainOptions& options, const RankData& data, Backend& bac
   eval_exchange_->keep_alive(network_.memory());
   if (data.dealing() != nullptr) {
     blocks_ = std::make_unique<BlockTraining>(options, data, rank_, network_, optimizer_);
+  }
+  if (options.stages.any() && !data.is_predicted()) {
+    stages_ = std::make_unique<StageTraining>(options, model_, data.of_part(), rank_, network_,
+                                              optimizer_);
   }
   trace_.use_clock(clock_.get());
 }
@@ -196,6 +201,18 @@ EpochResult Trainer::run_blocks(int epoch) {
   return result;
 }
 
+EpochResult Trainer::run_stages(int epoch) {
+  runner_.set_forward_done(false);
+  trace_.clear();
+  EpochResult result;
+  result.epoch = epoch;
+  const std::int64_t bytes_before = rank_.bytes_sent();
+  result.loss = stages_->run_epoch(epoch, overlap_, counts_steps() ? ++steps_ : epoch);
+  trace_.resolve();
+  result.bytes_sent = rank_.bytes_sent() - bytes_before;
+  return result;
+}
+
 EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wishes) {
   // The first epoch reads mapped files, whose disks may be slower than the timeout allows.
   std::optional<HeartbeatScope> scope;
@@ -203,7 +220,9 @@ EpochResult Trainer::run_epoch(int epoch, const std::function<EpochWishes()>& wi
   const double start_us = trace_.now_us();
   enter_epoch(epoch);
   const bool on_blocks = blocks_ != nullptr && !has_switched(epoch);
-  EpochResult result = on_blocks ? run_blocks(epoch) : run_whole_graph(epoch);
+  EpochResult result = on_blocks            ? run_blocks(epoch)
+                       : stages_ != nullptr ? run_stages(epoch)
+                                            : run_whole_graph(epoch);
   result.epoch_ms = (trace_.now_us() - start_us) / 1000;
   record_whole("epoch", epoch, start_us);
   if (wishes) result.wishes = wishes();
@@ -320,12 +339,15 @@ SafetensorsFile Trainer::state(bool optimizer, StateOf whole) {
     return network_state(network_, rank_, nullptr, whole);
   }
   SafetensorsFile file = network_state(network_, rank_, &optimizer_, whole);
+  // A run that goes on from it doesn't have what stages keep: neither does this one, from here on.
+  if (stages_ != nullptr) stages_->forget_rows();
   if (counts_steps()) add_steps(file, steps_);
   return file;
 }
 
 void Trainer::load_state(const SafetensorsFile& file, bool optimizer, const std::string& place) {
   runner_.set_forward_done(false);
+  if (stages_ != nullptr) stages_->forget_rows();
   load_network_state(network_, rank_, file, optimizer ? &optimizer_ : nullptr, place);
   if (counts_steps()) steps_ = optimizer ? steps_of(file, place) : 0;
 }

@@ -14,6 +14,7 @@
 #include "engine/training/link_task.hpp"
 #include "engine/training/metrics.hpp"
 #include "engine/training/network_state.hpp"
+#include "engine/training/stage_training.hpp"
 
 namespace atl {
 
@@ -76,7 +77,8 @@ class Trainer {
            buffer_bytes() +
            (links_ != nullptr ? links_->bytes()
                               : EvaluationLoss::bytes(data_, model_.dtype) + weighted) +
-           (blocks_ != nullptr ? blocks_->bytes() : 0);
+           (blocks_ != nullptr ? blocks_->bytes() : 0) +
+           (stages_ != nullptr ? stages_->bytes() : 0);
   }
   // The part of them for values. Those of steps on blocks take turns with those of evaluations.
   std::int64_t value_bytes() const {
@@ -102,6 +104,7 @@ class Trainer {
     optimizer_.allocate(rank_.backend, rank_.queue, network_.parameters());
     if (links_ != nullptr) links_->allocate();
     if (blocks_ != nullptr) blocks_->allocate();
+    if (stages_ != nullptr) stages_->allocate();
   }
 
   // Forward, loss, backward, gradient all-reduce, step; on blocks, all of this for each of them.
@@ -176,10 +179,12 @@ class Trainer {
   bool sends_exactly() const { return exchange_->is_exact(); }
   // This rank's in an epoch of training, by formula; on blocks, in the last one.
   std::int64_t halo_bytes_per_epoch() const {
+    if (stages_ != nullptr) return stages_->sent_bytes();
     return trains_on_blocks_alone() ? blocks_->halo_bytes() : network_.halo_bytes_per_epoch();
   }
   // The same to other ranks that hold its part.
   std::int64_t group_bytes_per_epoch() const {
+    if (stages_ != nullptr) return 0;
     return trains_on_blocks_alone() ? blocks_->group_bytes() : network_.group_bytes_per_epoch();
   }
   TraceRecorder& trace() { return trace_; }
@@ -202,8 +207,10 @@ class Trainer {
   // Neither of them asks for wishes, nor shares the result.
   EpochResult run_whole_graph(int epoch);
   EpochResult run_blocks(int epoch);
+  EpochResult run_stages(int epoch);
   int epochs_run() const {
-    return runner_.epochs_run() + (blocks_ != nullptr ? blocks_->epochs_run() : 0);
+    return runner_.epochs_run() + (blocks_ != nullptr ? blocks_->epochs_run() : 0) +
+           (stages_ != nullptr ? stages_->epochs_run() : 0);
   }
   double exposed_ms(const EpochResult& result) const;
   void share_result(EpochResult& result);
@@ -232,6 +239,7 @@ class Trainer {
   Optimizer optimizer_;
   EpochRunner runner_;
   std::unique_ptr<BlockTraining> blocks_;  // null: training is on the whole graph
+  std::unique_ptr<StageTraining> stages_;  // null: each rank has all layers
   int last_before_switch_ = 0;
   std::int64_t steps_ = 0;  // of the optimizer since the run began; without blocks one per epoch
   bool profiling_ = false;

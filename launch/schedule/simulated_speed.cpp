@@ -35,7 +35,7 @@ class SpeedSimulation {
     ModelConfig model =
         model_for(training_.dataset->info(), training_.options.model, machine_.ranks());
     require_offload(model, machine_);
-    const int each = rank_map(training_.options.group_ranks, places_of(machine_, &Device::host))
+    const int each = rank_map(training_.options.ranks_of_part(), places_of(machine_, &Device::host))
                          .ranks_per_part();
     const CutCandidate& cut = cuts_.of(training_, machine_.ranks() / each);
     const TrainOptions options = with_one_width(training_.options);

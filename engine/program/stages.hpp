@@ -1,0 +1,59 @@
+// Layers divided among ranks: each rank is a stage, which holds all nodes and runs some of the
+// layers. Nodes flow through the stages in chunks. A sum over neighbours reads the rows of chunks
+// that have not come yet as the last pass left them (GNNPipe, arXiv 2308.10087, section 3.2). The
+// program stays that of the whole model: a stage runs part of its calls, and values that others
+// read are sent.
+#pragma once
+
+#include <vector>
+
+#include "engine/program/views.hpp"
+
+namespace atl {
+
+// Which stage runs which layers: those of a stage follow one another.
+struct StageCut {
+  std::vector<int> first_layer;  // by stage, ascending; the first one is 0
+  int stages() const { return static_cast<int>(first_layer.size()); }
+  int stage_of(int layer) const;
+  int stage_of(const Scope& scope) const;  // of a scope that one stage runs
+};
+
+// By work: the slowest stage is as fast as it can be where layers stay whole. training:
+// differentiated. Throws Error{kOption} naming --stages if there are fewer layers than stages, or
+// if an operation of a layer needs all rows at once, or all ranks.
+StageCut cut_into_stages(const Program& training, const RankShape& shape, DType dtype, int stages);
+
+// A value that one stage computes and another one reads. Both have it in a place of its own.
+struct Crossing {
+  Value value = kNoValue;
+  int from = 0;
+  int to = 0;
+  bool operator==(const Crossing&) const = default;
+};
+
+// The operations of a training program that one rank runs, for each chunk in this order.
+struct Stage {
+  // Places alone: instants of what the stage computes or is sent, and the prologue.
+  Schedule schedule;
+  std::vector<Value> forward;
+  std::vector<Value> loss;  // once, on all rows
+  std::vector<Value> backward;
+  std::vector<Value> step;  // once
+};
+
+// All that stages send, in the order of the values, so that both ends find the same order. What
+// comes before the first layer is not sent: every stage that reads it computes it.
+struct Crossings {
+  std::vector<Crossing> forward;
+  std::vector<Crossing> backward;
+};
+
+Stage make_stage(const Program& training, const StageCut& cut, int stage);
+Crossings find_crossings(const Program& training, const StageCut& cut);
+
+// Ends of `chunks` ranges of rows that have about as much to do each, for a graph with these edges
+// per row.
+std::vector<std::int64_t> chunks_of_rows(const CsrView& edges, int chunks);
+
+}  // namespace atl
