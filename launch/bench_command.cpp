@@ -1,4 +1,6 @@
 // `atoll bench`: epoch throughput and where the time goes, as a table and as JSON.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -108,6 +110,10 @@ Json make_report(const Samples& samples, RankJob& job, const TrainOptions& optio
     report["blocks"] = job.data().dealing()->blocks();
     report["block_kind"] = to_string(options.blocks.kind);
   }
+  if (const StageCut* cut = job.trainer().stages(); cut != nullptr) {
+    report["first_layers"] = cut->first_layer;
+    report["chunks"] = options.stages.chunks;
+  }
   if (!samples.steps.empty()) {
     report["steps"] = to_json(spread_of(samples.steps));
     report["edges_kept"] = to_json(spread_of(samples.edges_kept));
@@ -161,7 +167,11 @@ void print_report(const Json& report) {
       report.at("allocations").get<std::int64_t>(), report.at("peak_rss_mb").get<double>(),
       report.at("peak_rss_mb").get<double>() / report.at("memory_held_mb").get<double>(),
       report.at("memory_held_mb").get<double>());
-  if (const int ranks = report.at("group_ranks").get<int>(); ranks > 1) {
+  if (report.contains("first_layers")) {
+    fmt::print("  stages begin with layers {}; {} chunks\n",
+               fmt::join(report.at("first_layers").get<std::vector<int>>(), ", "),
+               report.at("chunks").get<int>());
+  } else if (const int ranks = report.at("group_ranks").get<int>(); ranks > 1) {
     fmt::print("  {} ranks hold a part together and send each other {:.3f} MB by formula\n", ranks,
                report.at("group_bytes_per_epoch_formula").get<double>() / 1e6);
   }
@@ -231,6 +241,10 @@ void run_bench(const BenchArguments& arguments) {
     }
     if (wanted.blocks.any()) {
       fail_option("--compare: its modes share one graph; leave out {}", wanted.blocks.option());
+    }
+    if (wanted.stages.any()) {
+      fail_option("--compare: its modes send rows between parts; leave out {}",
+                  wanted.stages.option());
     }
     if (!arguments.flags.plan.empty()) {
       fail_option("--compare: its modes replace what a plan says of bits; leave out --plan");

@@ -185,6 +185,13 @@ Table stage_options() {
        .value = TrainRow::on_or_off(ATOLL_FIELD(stages.stale)),
        .recorded = any,
        .plan = PlanRole::kExcludes},
+      {.name = "stale-from",
+       .group = "Optimizer",
+       .help = "--stages: the first epoch that reads rows of the last one; in those before, stages "
+               "take turns",
+       .value = TrainRow::number(ATOLL_FIELD(stages.stale_from), 2, 10000000),
+       .recorded = any,
+       .plan = PlanRole::kExcludes},
   };
 }
 

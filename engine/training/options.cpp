@@ -156,6 +156,10 @@ void check_stages(const TrainOptions& options) {
       fail_option("--chunks {}: found without --stages; allowed with --stages 1 or more",
                   stages.chunks);
     }
+    if (stages.stale_from != StageOptions().stale_from) {
+      fail_option("--stale-from {}: found without --stages; allowed with --stages 1 or more",
+                  stages.stale_from);
+    }
     return;
   }
   const std::string found = stages.option();

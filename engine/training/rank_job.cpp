@@ -1,5 +1,7 @@
 #include "engine/training/rank_job.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
@@ -148,7 +150,12 @@ RankJob::RankJob(Transport& transport, const std::filesystem::path& dataset,
               backend_->device(), graph.inner(), graph.central,
               trainer_->network().shape().rows.arriving(Direction::kForward),
               format_bytes(trainer_->bytes_needed()));
-    if (group_ != nullptr) {
+    if (const StageCut* cut = trainer_->stages(); cut != nullptr) {
+      log::info(
+          "stages begin with layers {}; {} chunks of nodes, which read rows of the last epoch "
+          "from epoch {} on",
+          fmt::join(cut->first_layer, ", "), options_.stages.chunks, options_.stages.stale_from);
+    } else if (group_ != nullptr) {
       log::info("groups of {} ranks hold a part together; rank 0 has {} of its rows",
                 group_->roles(), data_->rows());
     }

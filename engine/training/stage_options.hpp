@@ -20,8 +20,11 @@ inline constexpr int kMostChunks = 64;
 
 struct StageOptions {
   StageCount count;
-  int chunks = 16;     // of nodes, that flow through the stages
+  int chunks = 32;     // of nodes, that flow through the stages
   bool stale = false;  // said by whoever knows that rows of later chunks are of the last epoch
+  // The first epoch that reads these. Weights change most in the epochs before, which read rows of
+  // their own: each layer is computed for all nodes before the next one.
+  int stale_from = 6;
 
   bool any() const { return count.any(); }
   // As it was given: "--stages 4".

@@ -9,10 +9,6 @@ namespace atl {
 
 namespace {
 
-// The first epochs change weights most, and rows of the last epoch would be furthest from what they
-// are now.
-constexpr int kWholeEpochs = 5;
-
 RankRows rows_of(const LocalGraphView& graph) {
   return {.inner = graph.inner(), .edges = graph.forward.csr.nnz()};
 }
@@ -46,6 +42,8 @@ StageTraining::StageTraining(const TrainOptions& options, const ModelConfig& mod
     : data_(data),
       rank_(with_all_nodes(rank, data.inner_ids())),
       optimizer_(optimizer),
+      stale_from_(options.stages.stale_from),
+      dtype_(model.dtype),
       program_(program_of(model)),
       ends_(chunks_of_rows(data.graph().forward.csr, options.stages.chunks)),
       shape_(shape_of(data.graph())),
@@ -151,6 +149,15 @@ std::int64_t StageTraining::bytes() const {
   return bytes;
 }
 
+std::int64_t StageTraining::lasting_bytes() const {
+  std::int64_t elements = 0;
+  for (const Value value : stage_.schedule.lasting) {
+    const Operation& op = program_.at(value);
+    if (op.has_rows()) elements += shape_.rows.own(op.rows_of()) * program_.row_elements(op);
+  }
+  return elements * bytes_of(dtype_);
+}
+
 std::int64_t StageTraining::sent_bytes() const {
   std::int64_t bytes = 0;
   for (const Half* half : {&forward_, &backward_}) {
@@ -172,6 +179,8 @@ void StageTraining::take(Half& half, std::size_t chunk) {
 
 void StageTraining::send(Half& half, std::size_t chunk, const Round& round) {
   for (Flow& flow : half.leaving) {
+    // Chunks that travel side by side would all come late.
+    flow.rows->finish();
     for (std::size_t i = 0; i < flow.values.size(); ++i) {
       flow.rows->send(i, chunk, network_.rows_of(flow.values[i], {0, shape_.rows.inner}), round);
     }
@@ -204,7 +213,7 @@ double StageTraining::run_epoch(int epoch, bool overlap, std::int64_t step) {
     network_.enter(graph, data_.features());
     entered_ = true;
   }
-  double is_new = !has_rows_ || epoch <= kWholeEpochs ? 1 : 0;
+  double is_new = !has_rows_ || epoch < stale_from_ ? 1 : 0;
   max_over_ranks(rank_.transport, std::span(&is_new, 1), {"rows of the last epoch", "", -1, epoch});
   const EpochState state = optimizer_.state_of(epoch, step);
   state_.upload(rank_.backend, rank_.queue, std::span(&state, 1));

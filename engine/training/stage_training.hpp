@@ -25,6 +25,8 @@ class StageTraining {
 
   // Bytes of values and of buffers for what stages send each other.
   std::int64_t bytes() const;
+  // The part of it for values that wait for backward or for the next epoch.
+  std::int64_t lasting_bytes() const;
   // That this rank sends to other stages in an epoch, by formula, if messages are exact.
   std::int64_t sent_bytes() const;
   // When `whole` has taken its memory.
@@ -62,6 +64,8 @@ class StageTraining {
   const RankData& data_;
   Rank rank_;  // with all nodes
   Optimizer& optimizer_;
+  int stale_from_;
+  DType dtype_;
   Program program_;
   MarginalGroups ends_;  // of chunks
   RankShape shape_;

@@ -96,7 +96,9 @@ class Trainer {
   // Bytes of what training can't do without: features, graph, activations that backward reads.
   std::int64_t bytes_held() const {
     return data_.bytes() + network_.covered_bytes() +
-           (trains_on_blocks_alone() ? blocks_->activation_bytes() : network_.activation_bytes());
+           (stages_ != nullptr         ? stages_->lasting_bytes()
+            : trains_on_blocks_alone() ? blocks_->activation_bytes()
+                                       : network_.activation_bytes());
   }
   // Collective.
   void allocate() {
@@ -192,6 +194,8 @@ class Trainer {
   const Rank& rank() const { return rank_; }
   Round round(int epoch, bool training);
 
+  // Which layers each rank trains; null: all.
+  const StageCut* stages() const { return stages_ != nullptr ? &stages_->cut() : nullptr; }
   // True while epochs are replayed from a recording.
   bool replays() const { return runner_.replays(); }
 

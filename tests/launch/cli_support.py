@@ -60,10 +60,10 @@ class OneFolderTest(unittest.TestCase):
         assert result.returncode == 0, f"{arguments}: {result.stderr}"
         return result.stdout
 
-    def refuse(self, *arguments):
+    def refuse(self, *arguments, ranks=0):
         """Its one error message; it leaves nothing behind."""
         before = set(os.listdir(self.folder))
-        result = run([*arguments], self.folder)
+        result = run([*arguments], self.folder, ranks=ranks)
         self.assertEqual(result.returncode, 2, result.stderr + result.stdout)
         self.assertEqual(result.stderr.count("atoll: error:"), 1, result.stderr)
         self.assertEqual(set(os.listdir(self.folder)), before)

@@ -26,6 +26,8 @@ COMPANY = {
     "offload-folder": ["--memory", "1GiB"], "parts-file": ["--method", "file"], "snapshot-dir": ["--snapshot-every", "1"],
     "replay": ["--replay-from", "200"], "replay-select": ["--replay", "50", "--replay-from", "200"],
     "replay-from": ["--replay", "50"], "replay-weights": ["--replay", "50", "--warm-start", "run"],
+    "stages": ["--stale", "on"], "chunks": ["--stages", "2", "--stale", "on"],
+    "stale": ["--stages", "2"], "stale-from": ["--stages", "2", "--stale", "on"],
     "trace": ["--run-dir", "new"], "checkpoint-every": ["--run-dir", "new"],
     "overwrite": ["--run-dir", "run"], "profile": [],
     # As the run was started: its config.toml is read by the one that resumes.
@@ -50,7 +52,7 @@ VALUES = {
     "parts-file": ("parts.npy", "parts-2.npy"), "metric": ("accuracy", "mcc"), "loss": ("cross-entropy", "focal"),
     "snapshot-dir": ("/dev/shm", "/tmp"), "blocks": ("4", "auto"), "blocks-until": ("3", "accuracy"),
     "local-until": ("3", "accuracy"), "group-ranks": ("1", "2"), "offload-folder": ("/tmp", "/var/tmp"),
-    "nodes": ("1", "2"),
+    "nodes": ("1", "2"), "stages": ("2", "all"),
 }
 # Options that belong to one rank: they may differ, and change nothing that ranks share.
 OWN = {"threads", "backend"}

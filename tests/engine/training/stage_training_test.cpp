@@ -12,7 +12,7 @@
 namespace atl {
 namespace {
 
-constexpr int kWholeEpochs = 5;
+constexpr int kWholeEpochs = 5;  // before StageOptions::stale_from
 
 TrainOptions stage_options(const std::string& model, int stages, int chunks = 3) {
   TrainOptions options = small_options();
