@@ -42,7 +42,9 @@ struct BenchArguments {
     const bool adapts =
         !compare.empty() || (exchange_mode(flags.train.exchange).takes_bits() &&
                              flags.train.message_bits.bits.by == BitChoice::By::kAdaptive);
-    return warmup.value_or(adapts ? 6 : 3);
+    // Stages work side by side from the epoch on that reads rows of the last one.
+    const int first = flags.train.stages.any() ? flags.train.stages.stale_from : 3;
+    return warmup.value_or(adapts ? 6 : first);
   }
 };
 

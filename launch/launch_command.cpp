@@ -40,6 +40,7 @@ struct Training {
   std::filesystem::path snapshot_dir;
   std::filesystem::path dataset;
   GroupRanks group_ranks;
+  bool in_stages = false;
   bool has_plan = false;
   bool is_fresh = false;                     // neither --resume nor --overwrite
   std::vector<std::string> partition_words;  // "partition DATASET", how it is cut, "--parts"
@@ -79,6 +80,7 @@ Training check_training(const std::vector<std::string>& words) {
           .snapshot_dir = train.value("--snapshot-dir"),
           .dataset = train.value("dataset"),
           .group_ranks = train.flags().train.ranks_of_part(),
+          .in_stages = train.flags().train.stages.any(),
           .has_plan = train.is_given("--plan"),
           .is_fresh = is_fresh,
           .partition_words = partition_words_of(train.command())};
@@ -233,6 +235,8 @@ int run_launch(LaunchArguments& arguments) {
   const Training training = check_training(job.words);
   job.run_dir = training.run_dir;
   job.snapshot_dir = training.snapshot_dir;
+  // Stages go on without rows of the last epoch, so that they would never read any.
+  if (training.in_stages) job.snapshot_every = 0;
   job.launcher.mpirun = words_of(arguments.mpirun);
   if (job.launcher.mpirun.empty()) fail_option("--mpirun: is empty; an example is 'mpirun'");
   check_mpi_library();

@@ -32,12 +32,15 @@ std::vector<bool> run_by(const Program& program, const StageCut& cut, int stage)
     const auto i = static_cast<std::size_t>(v);
     if (is_everywhere(program, v) || cut.stage_of(program.scope_of(v)) == stage) runs[i] = true;
     if (!runs[i]) continue;
+    // Each stage that reads them computes for itself what comes before the first layer, and
+    // constants.
     for_each_read(op, [&](Value read) {
+      const Operation& from = program.at(read);
       const Scope& scope = program.scope_of(read);
       const bool comes_first =
           scope.kind == Scope::Kind::kInput && scope.direction == Direction::kForward;
-      if (comes_first && !program.at(read).rule->is_leaf)
-        runs[static_cast<std::size_t>(read)] = true;
+      if (from.rule->is_leaf || !(comes_first || from.constant)) return;
+      runs[static_cast<std::size_t>(read)] = true;
     });
   }
   return runs;
@@ -133,8 +136,10 @@ StageCut cut_into_stages(const Program& training, const RankShape& shape, DType 
   const auto layers = static_cast<int>(training.layers.size());
   if (layers < stages) {
     fail_option(
-        "--stages {}: the model has {} layers, and each stage needs one; allowed are 2 to {}",
-        stages, layers, layers);
+        "--stages: {} ranks, and the model has {} layer{}, of which each stage needs one; allowed "
+        "are "
+        "1 to {} ranks",
+        stages, layers, layers == 1 ? "" : "s", layers);
   }
   // The last stage also has what comes behind the layers, the first one what comes before them.
   std::vector<double> cost(static_cast<std::size_t>(layers), 0.0);

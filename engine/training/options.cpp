@@ -194,6 +194,10 @@ void check_stages(const TrainOptions& options) {
          "in whose loss all nodes count alike");
   refuse(options.cuda_graph == GraphReplay::kOn, "--cuda-graph on", "and epochs are not recorded",
          "allowed are auto and off");
+  refuse(options.trace, "--trace", "and traces are of ranks that have all layers");
+  refuse(options.snapshot_every > 0, fmt::format("--snapshot-every {}", options.snapshot_every),
+         "and the epoch after a snapshot would read no rows of the last one",
+         "allowed are 0 and --checkpoint-every");
 }
 
 // Options under which rows of other ranks are read as if each rank held a part alone.

@@ -91,6 +91,13 @@ struct TrainOptions {
   bool trace = false;
   std::filesystem::path run_dir;  // empty: nothing is written
 
+  // Whether a checkpoint that time asks for may stand behind this epoch. Stages go on from one
+  // without rows of the last epoch, and do so at fixed epochs, checkpoint or not: numbers must not
+  // depend on the clock.
+  bool may_checkpoint_by_time(int epoch) const {
+    constexpr int kEpochsOfStages = 50;
+    return checkpoint_seconds > 0 && (!stages.any() || epoch % kEpochsOfStages == 0);
+  }
   // How many ranks hold a part together: stages all have the whole graph.
   GroupRanks ranks_of_part() const {
     return stages.any() ? GroupRanks{.by = GroupRanks::By::kAll} : group_ranks;

@@ -9,6 +9,9 @@ namespace atl {
 
 namespace {
 
+// Odd, so that no two pairs have the same seed; from the golden ratio.
+constexpr std::uint64_t kSeedOfPair = 0x9E3779B97F4A7C15;
+
 RankRows rows_of(const LocalGraphView& graph) {
   return {.inner = graph.inner(), .edges = graph.forward.csr.nnz()};
 }
@@ -84,15 +87,18 @@ void StageTraining::connect(const TrainOptions& options, const ModelConfig& mode
     std::unique_ptr<Transport> transport = rank_.transport.split(
         is_in ? 0 : Transport::kNoGroup, fmt::format("stages {} and {}", pair.first, pair.second));
     if (!is_in) continue;
-    Rank of_pair = {.backend = rank_.backend,
-                    .queue = rank_.queue,
-                    .transport = *transport,
-                    .device = nullptr,
-                    .trace = rank_.trace,
-                    .reducer = rank_.reducer,
-                    .inner_ids = rank_.inner_ids,
-                    .nodes = rank_.nodes,
-                    .seed = rank_.seed};
+    Rank of_pair = {
+        .backend = rank_.backend,
+        .queue = rank_.queue,
+        .transport = *transport,
+        .device = nullptr,
+        .trace = rank_.trace,
+        .reducer = rank_.reducer,
+        .inner_ids = rank_.inner_ids,
+        .nodes = rank_.nodes,
+        // Rounding at one boundary must tell nothing of that at the next.
+        .seed = rank_.seed + kSeedOfPair * static_cast<std::uint64_t>((pair.first * cut_.stages()) +
+                                                                      pair.second)};
     pairs_.push_back(std::move(transport));
     pair_ranks_.push_back(std::make_unique<Rank>(of_pair));
     rank = pair_ranks_.back().get();
@@ -111,7 +117,12 @@ void StageTraining::connect(const TrainOptions& options, const ModelConfig& mode
       std::vector<ChunkStream::Matrix> matrices;
       for (const Value value : values) {
         const Operation& op = program_.at(value);
-        matrices.push_back({.layer = program_.scope_of(value).layer,
+        // Values of the head, also those that it returns to earlier layers, are the last one's.
+        const Scope& scope = program_.scope_of(value);
+        const int last = static_cast<int>(program_.layers.size()) - 1;
+        matrices.push_back({.layer = scope.kind == Scope::Kind::kInput ? 0
+                                     : scope.layer < 0                 ? last
+                                                                       : scope.layer,
                             .columns = op.columns,
                             .dtype = op.wide ? parameter_dtype(model.dtype) : model.dtype});
       }
@@ -140,7 +151,11 @@ std::vector<Block> StageTraining::blocks_of(const std::vector<Value>& values, Ro
 }
 
 std::int64_t StageTraining::bytes() const {
-  std::int64_t bytes = network_.own_value_bytes();
+  // What attention and relations sort of the edges, about.
+  constexpr std::int64_t kPerEdge = 28;
+  const bool sorts = std::ranges::any_of(
+      program_.operations, [](const Operation& op) { return op.rule->part != Part::kNone; });
+  std::int64_t bytes = network_.own_value_bytes() + (sorts ? kPerEdge * shape_.rows.edges : 0);
   for (const Half* half : {&forward_, &backward_}) {
     for (const auto* flows : {&half->arriving, &half->leaving}) {
       for (const Flow& flow : *flows) bytes += flow.rows->buffer_bytes();

@@ -208,6 +208,7 @@ EpochResult Trainer::run_stages(int epoch) {
   result.epoch = epoch;
   const std::int64_t bytes_before = rank_.bytes_sent();
   result.loss = stages_->run_epoch(epoch, overlap_, counts_steps() ? ++steps_ : epoch);
+  if (options_.may_checkpoint_by_time(epoch)) stages_->forget_rows();
   trace_.resolve();
   result.bytes_sent = rank_.bytes_sent() - bytes_before;
   return result;

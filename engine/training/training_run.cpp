@@ -304,18 +304,18 @@ class Run {
 
   // The wishes of this rank when an epoch is done: everybody's signals count, and the clock of rank
   // 0.
-  EpochWishes wishes() const {
+  EpochWishes wishes(int epoch) const {
     EpochWishes wishes;
     wishes.signal = stop_request_.signal();
     if (transport_.rank() != 0) return wishes;
-    wishes.checkpoint = options_.checkpoint_seconds > 0 &&
+    wishes.checkpoint = options_.may_checkpoint_by_time(epoch) &&
                         seconds_since(last_checkpoint_) >= options_.checkpoint_seconds;
     wishes.time_is_up = options_.max_seconds > 0 && seconds_since(start_) >= options_.max_seconds;
     return wishes;
   }
 
   void one_epoch(int epoch, Progress& progress) {
-    EpochResult result = job_.run_epoch(epoch, [this] { return wishes(); });
+    EpochResult result = job_.run_epoch(epoch, [&] { return wishes(epoch); });
     keep_calibration();
     if (!std::isfinite(result.loss)) {
       // On all ranks, whose loss this is.

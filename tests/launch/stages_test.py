@@ -91,10 +91,12 @@ class StagesTest(OneFolderTest):
                 (["--stages", "2"], 2, ["--stages 2", "add --stale on"]),
                 (["--stages", "2", "--stale", "on"], 3, ["--stages 2", "3 ranks", "allowed are 3"]),
                 (["--stages", "some"], 1, ["--stages some", "whole numbers", "all"]),
+                ([*STAGES, "--snapshot-every", "2"], 2, ["--snapshot-every 2", "--checkpoint-every"]),
+                ([*STAGES, "--trace"], 2, ["--trace", "allowed without it"]),
                 (["--chunks", "4"], 1, ["--chunks 4", "without --stages"]),
                 (["--stale-from", "4"], 1, ["--stale-from 4", "without --stages"]),
                 ([*STAGES, "--norm", "batch"], 2, ["moments", "--norm layer or none"]),
-                ([*STAGES, "--layers", "2"], 3, ["2 layers", "3"]),
+                ([*STAGES, "--layers", "2"], 3, ["2 layers", "1 to 2 ranks"]),
                 ([*STAGES, "--bits", "adaptive"], 2, ["--bits adaptive", "allowed are 1, 2, 4"]),
                 ([*STAGES, "--blocks", "4"], 2, ["--blocks 4", "allowed without it"]),
                 ([*STAGES, "--group-ranks", "2"], 2, ["--group-ranks 2", "leave it out"])):

@@ -57,7 +57,8 @@ TEST(StageCut, HasALayerForEveryStageAndNoMoreStages) {
   EXPECT_EQ(cut_into_stages(program, shape(), DType::kF32, 1).first_layer, std::vector<int>{0});
   const Error error = thrown_error([&] { cut_into_stages(program, shape(), DType::kF32, 4); });
   EXPECT_STREQ(error.what(),
-               "--stages 4: the model has 3 layers, and each stage needs one; allowed are 2 to 3");
+               "--stages: 4 ranks, and the model has 3 layers, of which each stage needs one; "
+               "allowed are 1 to 3 ranks");
 }
 
 TEST(Crossings, OfAChainAreOneMatrixEachWay) {

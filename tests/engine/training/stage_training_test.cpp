@@ -102,6 +102,30 @@ TEST(StageRuns, StayNearWithRoundedRows) {
   EXPECT_LT(rounded.bytes.back(), exact.bytes.back());
 }
 
+// A width per layer; gradients that the head returns to earlier layers have that of the last one.
+TEST(StageRuns, RoundByLayer) {
+  const TempDir dir;
+  TrainOptions options = stage_options("gcnii", 3);
+  options.model.jump = Jump::kConcatenate;
+  options.exchange = kModeOfBits;
+  options.message_bits.bits = parse_bits("16,16,16,8");
+  const RunResult run = run_epochs(make_sbm(dir, true), 3, options, 1, kWholeEpochs + 2);
+  EXPECT_LT(run.losses.back(), run.losses.front());
+}
+
+// All that a simple graph convolution sums up is constant, and computed by each stage.
+TEST(StageRuns, ComputeConstantsOnEachStage) {
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  TrainOptions options = stage_options("sgc", 2);
+  options.model.norm = Norm::kNone;
+  options.model.layers = 3;
+  const RunResult two = run_epochs(dataset, 2, options, 1, kWholeEpochs + 2);
+  options.stages = {};
+  const RunResult whole = run_epochs(dataset, 1, options, 1, kWholeEpochs + 2);
+  EXPECT_NEAR(two.losses.back(), whole.losses.back(), kAfterFewSteps * whole.losses.back());
+}
+
 TEST(StageRuns, SendTheBytesOfTheFormula) {
   const TempDir dir;
   TrainOptions options = stage_options("gcn", 3);
@@ -144,6 +168,27 @@ TEST_F(StagesInFolders, GoOnFromACheckpointBitForBit) {
   run("fewer", 16, true, 2);
   // Evaluations add up in another order on another number of ranks.
   EXPECT_EQ(lines("fewer", "loss"), lines("whole", "loss"));
+}
+
+// A checkpoint that goes by time may stand behind epoch 50 alone, and whether it does changes
+// nothing.
+TEST_F(StagesInFolders, DoNotDependOnTheClock) {
+  const auto run = [&](const std::string& name, double seconds) {
+    TrainOptions options = stage_options("gcn", 2);
+    options.checkpoint_seconds = seconds;
+    options.optimizer.epochs = 54;
+    options.eval_every = 0;
+    options.run_dir = dir_.path() / name;
+    train_in_folder(2, dataset_, options);
+  };
+  run("always", 1e-9);
+  run("hourly", 3600);
+  expect_same("always", "hourly");
+  run("never", 0);
+  const auto kept = lines("hourly", "loss");
+  const auto free = lines("never", "loss");
+  EXPECT_EQ(kept[49], free[49]);
+  EXPECT_NE(kept[53], free[53]);
 }
 
 // --- the oracle: GCN that multiplies first, all of it dense and in double ------------------------
@@ -377,7 +422,8 @@ TEST(StageRefusals, NameWhatIsAllowed) {
             "--stages: layer 0 pools rows of neighbours (--aggregator max, sof");
   options = stage_options("gcn", 5);
   EXPECT_EQ(error_of_stages(dataset, 5, options),
-            "--stages 5: the model has 4 layers, and each stage needs one; allowed are 2 to 4");
+            "--stages: 5 ranks, and the model has 4 layers, of which each stage needs one; allowed "
+            "are 1 to 4 ranks");
 }
 
 TEST(StageRefusals, OfOptionsThatDoNotGoTogether) {
