@@ -151,7 +151,7 @@ std::vector<Block> StageTraining::blocks_of(const std::vector<Value>& values, Ro
 }
 
 std::int64_t StageTraining::bytes() const {
-  // What attention and relations sort of the edges, about.
+  // Attention and relations sort edges; about.
   constexpr std::int64_t kPerEdge = 28;
   const bool sorts = std::ranges::any_of(
       program_.operations, [](const Operation& op) { return op.rule->part != Part::kNone; });
