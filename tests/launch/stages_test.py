@@ -64,10 +64,16 @@ class StagesTest(OneFolderTest):
                             "--run-dir", "fewer", "--resume", ranks=3)
         self.assertIn("chunks", error)
 
-    def test_predictions_are_those_of_the_last_evaluation(self):
-        self.train("predicted", *STAGES, "--epochs", "6")
-        self.succeed("evaluate", "predicted", "data")
-        self.succeed("predict", "predicted", "data", "--out", "labels.npy")
+    def test_one_rank_evaluates_the_model_as_the_run_did(self):
+        self.train("evaluated", *STAGES, "--epochs", "6", "--eval-every", "6")
+        self.succeed("predict", "evaluated", "data", "--out", "labels.npy")
+        self.succeed("evaluate", "evaluated", "data", "--out", "alone.json")
+        with open(os.path.join(self.folder, "alone.json"), encoding="utf-8") as file:
+            alone = json.load(file)
+        in_stages = json.loads(self.file("evaluated", "summary.json"))
+        for split in ("train", "valid", "test"):
+            self.assertEqual(alone[split], in_stages[split], split)
+            self.assertGreater(alone[split], 0.2, split)
 
     def test_bench_tells_stages_and_bytes(self):
         for bits, columns in (([], 4 * 16), (["--exchange", "quantized", "--bits", "4"], 4 + 8)):
