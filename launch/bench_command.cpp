@@ -38,12 +38,12 @@ struct BenchArguments {
   bool json = false;
 
   // Adaptive widths measure in their first epochs: what comes after is compared.
-  int warmup_epochs() const {
+  int warmup_epochs(const TrainOptions& options) const {
     const bool adapts =
         !compare.empty() || (exchange_mode(flags.train.exchange).takes_bits() &&
                              flags.train.message_bits.bits.by == BitChoice::By::kAdaptive);
     // Stages work side by side from the epoch on that reads rows of the last one.
-    const int first = flags.train.stages.any() ? flags.train.stages.stale_from : 3;
+    const int first = options.stages.any() ? options.stages.stale_from : 3;
     return warmup.value_or(adapts ? 6 : first);
   }
 };
@@ -189,7 +189,7 @@ void deliver(const Json& report, const BenchArguments& arguments) {
 
 void run_comparison(const BenchArguments& arguments, TrainOptions options,
                     const PartitionOptions& partition) {
-  const int warmup = arguments.warmup_epochs();
+  const int warmup = arguments.warmup_epochs(options);
   if (arguments.profiled > 0) {
     fail_option("--profile {}: can't be combined with --compare", arguments.profiled);
   }
@@ -258,12 +258,12 @@ void run_bench(const BenchArguments& arguments) {
     queued.cuda_graph = GraphReplay::kOff;
     return run_comparison(arguments, queued, arguments.flags.resolve_partition());
   }
-  const int warmup = arguments.warmup_epochs();
   run_ranks(arguments.flags.transport, [&](Transport& transport) {
     on_all_ranks(transport, [&] {
       if (!arguments.out.empty()) check_result_file(arguments.out, "--out");
     });
     const auto [options, partition] = job_of(arguments.flags, transport);
+    const int warmup = arguments.warmup_epochs(options);
     RankJob job(transport, arguments.flags.dataset, partition, options);
     Samples samples;
     const int all = warmup + arguments.epochs;

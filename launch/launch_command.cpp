@@ -75,13 +75,15 @@ Training check_training(const std::vector<std::string>& words) {
         "launch: --transport local behind --: ranks are processes here; allowed are auto, "
         "mpi, nccl");
   }
+  const bool has_plan = train.is_given("--plan");
   const bool is_fresh = !train.is_given("--resume") && !train.is_given("--overwrite");
   return {.run_dir = run_dir,
           .snapshot_dir = train.value("--snapshot-dir"),
           .dataset = train.value("dataset"),
           .group_ranks = train.flags().train.ranks_of_part(),
-          .in_stages = train.flags().train.stages.any(),
-          .has_plan = train.is_given("--plan"),
+          .in_stages = has_plan ? read_plan(train.value("--plan")).stages.has_value()
+                                : train.flags().train.stages.any(),
+          .has_plan = has_plan,
           .is_fresh = is_fresh,
           .partition_words = partition_words_of(train.command())};
 }

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -86,6 +87,8 @@ struct PlanInput {
   MeasuredRuns measured;
   std::map<int, std::vector<CutCandidate>> cuts;  // by how many ranks hold a part
   std::map<int, std::string> refused;             // why others are not among them
+  std::optional<CutCandidate> uncut;              // where layers may be in stages
+  std::string refused_stages;                     // why they may not; empty: nobody asked
   int steps = 1;                                  // of an epoch
   bool on_blocks = false;                         // rather than on the whole graph
   Plan plan;
@@ -114,6 +117,7 @@ class AllowedGroups {
     try {
       TrainOptions with = options_;
       with.group_ranks = {.number = size};
+      with.stages.count = {};
       check_options(with);
       ModelConfig shared = model;
       shared.column_share.ranks = size;
@@ -131,6 +135,21 @@ class AllowedGroups {
   const TrainOptions& options_;
   const Topology& topology_;
 };
+
+// Whether layers may be in stages, if anybody asks: what was asked for fails where it can't be.
+bool allows_stages(const TrainOptions& options, PlanInput& input) {
+  if (!options.stages.stale) return false;
+  try {
+    TrainOptions with = options;
+    with.stages.count = {.all = true};
+    check_options(with);
+    return true;
+  } catch (const Error& error) {
+    if (options.stages.any()) throw;
+    input.refused_stages = error.what();
+    return false;
+  }
+}
 
 PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& options,
                         const GroupRanks& asked_groups, const Topology& topology) {
@@ -159,6 +178,10 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
               : cut_candidates(dataset.graph(), split, partition, as_cut, input.model,
                                input.measured.of_groups(size).corrections, blocks);
     });
+  }
+  if (allows_stages(options, input)) {
+    input.uncut = default_cut(dataset.graph(), split, partition,
+                              group_topology(topology, topology.ranks()), input.model, blocks);
   }
   input.plan.dataset = info.name;
   input.plan.dataset_checksum = info.checksum;
@@ -194,7 +217,9 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
     input.plan.shape += (input.plan.shape.empty() ? "" : ", ") + shape.file;
   }
   // Without a cut there is nothing that a shape doesn't say.
-  cuts.try_emplace(topology.ranks(), std::vector{CutCandidate{"no cut", {}, first.uncut()}});
+  const CutCandidate uncut{"no cut", {}, first.uncut()};
+  cuts.try_emplace(topology.ranks(), std::vector{uncut});
+  if (allows_stages(options, input)) input.uncut = uncut;
   const int usual = topology.ranks() / static_cast<int>(first.quality.parts.size());
   const AllowedGroups groups(asked_groups, usual, arguments.search, options, topology);
   for (auto& [each, of_shapes] : cuts) {
@@ -209,6 +234,34 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
         topology.ranks() / groups.sizes().front());
   }
   return input;
+}
+
+// Layers in stages, if somebody asks for them and the model allows them.
+StageChoice stages_of(const PlanInput& input, const TrainOptions& options, const Topology& topology,
+                      const std::vector<int>& bits) {
+  StageChoice choice{.found = {},
+                     .refused = input.refused_stages,
+                     .partition = {},
+                     .chunks = options.stages.chunks,
+                     .stale_from = options.stages.stale_from,
+                     .widths = static_cast<int>(bits.size()),
+                     .is_fixed = options.stages.any()};
+  if (!input.uncut) return choice;
+  choice.partition = input.uncut->options;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    choice.found = find_stage_plan({.topology = topology,
+                                    .model = input.model,
+                                    .uncut = input.uncut->quality,
+                                    .corrections = input.measured.of_groups(1).corrections,
+                                    .chunks = choice.chunks},
+                                   bits);
+  } catch (const Error& error) {
+    if (choice.is_fixed || error.kind() != ErrorKind::kOption) throw;
+    choice.refused = error.what();
+  }
+  choice.search_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return choice;
 }
 
 // The network that --prior names; none: all options are alike.
@@ -261,6 +314,10 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
     fail_option("--ranks {}: {} describes {} ranks", arguments.flags.transport.ranks,
                 arguments.topology, topology.ranks());
   }
+  if (options.stages.count.number > 0 && options.stages.count.number != topology.ranks()) {
+    fail_option("{}: {} describes {} ranks, each of which is a stage; allowed are {}, all, and 0",
+                options.stages.option(), arguments.topology, topology.ranks(), topology.ranks());
+  }
   check_result_file(arguments.out, "--out");
   if (!arguments.trace.empty()) check_result_file(arguments.trace, "--predicted-trace");
   std::optional<PolicyNetwork> policy = policy_of(arguments, topology.ranks());
@@ -298,7 +355,8 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
     if (policy && size == 1) request.options.prior = policy_prior(of_size.space(), *policy);
     of_size.search(request);
   }
-  BestPlan best = best_plan(plans, topology, request, input.refused);
+  BestPlan best = best_plan(plans, topology, request, input.refused,
+                            stages_of(input, options, topology, asked.bits));
   Plan& plan = best.plan;
   plan.dataset = input.plan.dataset;
   plan.dataset_checksum = input.plan.dataset_checksum;
@@ -307,9 +365,7 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   if (asked.exchange) plan.exchange = exchange_json(options);
   write_plan(plan, arguments.out);
   if (!arguments.trace.empty()) {
-    GroupPlans& chosen = plans[best.place];
-    const SimulatedEpoch epoch = chosen.space().simulated(chosen.found().choice).front();
-    write_atomically(arguments.trace, chrome_trace(epoch.tasks, epoch.times));
+    write_atomically(arguments.trace, chrome_trace(best.epoch.tasks, best.epoch.times));
   }
   activity.end();
   print_lines(to_text(plan));
@@ -352,6 +408,7 @@ void add_plan_command(CLI::App& app) {
       "  atoll plan --shape papers.json --topology cluster.json   (without the dataset)\n"
       "  mpirun -n 4 atoll train data/arxiv --norm batch --plan plan.json");
   const auto arguments = std::make_shared<PlanArguments>();
+  arguments->flags.train.stages.by_plan = true;
   add_train_flags(*command, arguments->flags);
   CLI::Option* dataset = command->get_option("dataset")->required(false);
   const HelpGroup plan(*command, "Plan");

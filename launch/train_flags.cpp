@@ -108,19 +108,20 @@ TrainOptions TrainFlags::resolve() const {
 
 TrainOptions TrainFlags::resolve_with(std::span<const ExchangeOptions> modes,
                                       const std::string& choice) const {
-  if (command != nullptr) require_no_run_before(*command, train);
-  check_options(train);
+  TrainOptions options = train;
+  options.stages.by_plan |= !plan.empty();
+  if (command != nullptr) require_no_run_before(*command, options);
+  check_options(options);
   if (command != nullptr) {
     std::vector<TrainOptions> runs;
     for (const ExchangeOptions& mode : modes) {
-      TrainOptions& run = runs.emplace_back(train);
+      TrainOptions& run = runs.emplace_back(options);
       run.exchange = mode.mode;
       run.message_bits = mode.message_bits;
       run.sending = mode.sending;
     }
     require_effect(wanted_options(*command), runs, choice);
   }
-  TrainOptions options = train;
   options.messages = messages_of(transport.name);
   return options;
 }

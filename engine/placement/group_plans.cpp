@@ -48,16 +48,64 @@ PacketRoutes packet_routes(const Topology& topology, std::span<const SimulatedEp
   return routes;
 }
 
-Json summary_of(GroupPlans& plans) {
-  const SearchResult& found = plans.found();
-  const PacketRoutes routes =
-      packet_routes(plans.space().topology(), plans.space().simulated(found.choice));
-  Json summary = {{"group_ranks", plans.ranks_per_part()},
-                  {"ms", 1000 * found.cost.seconds},
-                  {"bytes_between_hosts", plans.space().steps() * routes.between_hosts},
-                  {"bytes_within_hosts", plans.space().steps() * routes.within_hosts}};
-  if (found.cost.missing_bytes > 0) summary["missing_bytes"] = found.cost.missing_bytes;
+Json summary_of(const PlanCost& cost, const PacketRoutes& routes, int steps = 1) {
+  Json summary = {{"ms", 1000 * cost.seconds},
+                  {"bytes_between_hosts", steps * routes.between_hosts},
+                  {"bytes_within_hosts", steps * routes.within_hosts}};
+  if (cost.missing_bytes > 0) summary["missing_bytes"] = cost.missing_bytes;
   return summary;
+}
+
+Json summary_of(GroupPlans& plans) {
+  const PlanSpace& space = plans.space();
+  const PacketRoutes routes =
+      packet_routes(space.topology(), space.simulated(plans.found().choice));
+  Json summary = summary_of(plans.found().cost, routes, space.steps());
+  summary["group_ranks"] = plans.ranks_per_part();
+  return summary;
+}
+
+// Stages change what is computed, so they have to be faster by so much.
+constexpr double kGainOfStages = 1.1;
+
+PlanCost cost_of(const StagePlan& stages) { return {stages.seconds(), stages.missing_bytes}; }
+
+Json summary_of(const StageChoice& stages, const Topology& topology) {
+  Json summary = {{"refused", stages.refused}};
+  if (stages.found) {
+    summary = summary_of(cost_of(*stages.found),
+                         packet_routes(topology, std::span(&stages.found->epoch, 1)));
+    summary["search_ms"] = 1000 * stages.search_s;
+  }
+  summary["stages"] = true;
+  return summary;
+}
+
+Plan plan_in_stages(const StageChoice& stages, const Topology& topology) {
+  const StagePlan& found = *stages.found;
+  Plan plan;
+  plan.ranks = plan.group_ranks = topology.ranks();
+  plan.partition = stages.partition;
+  plan.layers = found.layers;
+  plan.stages = {found.cut.first_layer, stages.chunks, stages.stale_from};
+  plan.predicted_ms = 1000 * found.seconds();
+  Json decisions = Json::array();
+  for (int stage = 0; stage < found.cut.stages(); ++stage) {
+    const auto s = static_cast<std::size_t>(stage);
+    const int end = stage + 1 < found.cut.stages() ? found.cut.first_layer[s + 1]
+                                                   : static_cast<int>(plan.layers.size());
+    decisions.push_back(
+        {{"decision", fmt::format("stage {}", stage)},
+         {"choice", fmt::format("layers {} to {}", found.cut.first_layer[s], end - 1)}});
+  }
+  decisions.push_back(
+      {{"decision", "bits"}, {"choice", fmt::format("{}", found.layers.front().bits)}});
+  plan.search = {{"strategy", "a dynamic program over layers"},
+                 {"evaluations", stages.widths},
+                 {"optimal", true},
+                 {"decisions", decisions}};
+  describe_epochs(plan, topology, std::span(&found.epoch, 1), {.kinds = {EpochKind{}}});
+  return plan;
 }
 
 }  // namespace
@@ -102,21 +150,29 @@ GroupPlans::GroupPlans(const Topology& topology, ModelConfig model, int ranks_pe
 }
 
 BestPlan best_plan(std::span<GroupPlans> all, const Topology& topology, const PlanRequest& request,
-                   const std::map<int, std::string>& refused) {
-  BestPlan best;
+                   const std::map<int, std::string>& refused, const StageChoice& stages) {
+  std::size_t place = 0;
   for (std::size_t g = 1; g < all.size(); ++g) {
-    if (is_better(all[g].found().cost, all[best.place].found().cost)) best.place = g;
+    if (is_better(all[g].found().cost, all[place].found().cost)) place = g;
   }
-  GroupPlans& chosen = all[best.place];
-  require_memory(chosen.found());
-  best.plan = make_plan(chosen.space(), topology, request, chosen.found());
+  GroupPlans& chosen = all[place];
+  const SearchResult& found = chosen.found();
+  const bool in_stages =
+      stages.found && (stages.is_fixed || is_better({kGainOfStages * stages.found->seconds(),
+                                                     stages.found->missing_bytes},
+                                                    found.cost));
+  require_memory(in_stages ? cost_of(*stages.found) : found.cost);
+  BestPlan best = in_stages ? BestPlan{place, plan_in_stages(stages, topology), stages.found->epoch}
+                            : BestPlan{place, make_plan(chosen.space(), topology, request, found),
+                                       chosen.space().simulated(found.choice).front()};
   set_default(best.plan, all.front().found().start);
-  if (all.size() + refused.size() == 1) return best;
+  if (all.size() + refused.size() == 1 && !stages.any()) return best;
   Json groups = Json::array();
   for (GroupPlans& plans : all) groups.push_back(summary_of(plans));
   for (const auto& [size, why] : refused) {
     groups.push_back({{"group_ranks", size}, {"refused", why}});
   }
+  if (stages.any()) groups.push_back(summary_of(stages, topology));
   best.plan.search["groups"] = groups;
   return best;
 }

@@ -5,8 +5,10 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "engine/placement/plan_search.hpp"
+#include "engine/placement/stage_plan.hpp"
 
 namespace atl {
 
@@ -45,14 +47,30 @@ class GroupPlans {
   SearchResult found_;
 };
 
+// Layers in stages, where these may be chosen beside the plans of groups.
+struct StageChoice {
+  std::optional<StagePlan> found;
+  std::string refused;  // why there are none; empty: nobody asked for them
+  // The cut, chunks and first stale epoch that training takes them with.
+  PartitionOptions partition;
+  int chunks = 0;
+  int stale_from = 0;
+  int widths = 0;         // of messages, among which the best ones were found
+  double search_s = 0;    // that it took
+  bool is_fixed = false;  // they are chosen whatever the others take
+
+  bool any() const { return found || !refused.empty(); }
+};
+
 struct BestPlan {
-  std::size_t place = 0;  // among all
+  std::size_t place = 0;  // among those of groups, unless it is in stages
   Plan plan;
+  SimulatedEpoch epoch;  // of the kind with most messages
 };
 // The best of all these plans; its `search` says what the others take. The first one is what
 // training does without a plan. refused: other numbers of ranks, and why they are not among these.
 // Throws Error{kMemory} if no plan fits.
 BestPlan best_plan(std::span<GroupPlans> all, const Topology& topology, const PlanRequest& request,
-                   const std::map<int, std::string>& refused = {});
+                   const std::map<int, std::string>& refused = {}, const StageChoice& stages = {});
 
 }  // namespace atl

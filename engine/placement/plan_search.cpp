@@ -83,13 +83,13 @@ SearchResult find_plan(PlanSpace& space, const PlanRequest& request) {
   return found;
 }
 
-void require_memory(const SearchResult& found) {
-  if (found.cost.missing_bytes > 0) {
+void require_memory(const PlanCost& cost) {
+  if (cost.missing_bytes > 0) {
     fail(ErrorKind::kMemory,
          "no plan fits into the memory of the topology: the best one misses {:.1f} MB; use more "
          "ranks, a smaller --hidden or fewer --layers (plans count all values in memory, whatever "
          "--memory says)",
-         found.cost.missing_bytes / 1e6);
+         cost.missing_bytes / 1e6);
   }
 }
 
@@ -97,6 +97,18 @@ void set_default(Plan& plan, const PlanCost& cost) {
   plan.default_ms = ms(cost.seconds);
   plan.search.erase("default_missing_bytes");
   if (cost.missing_bytes > 0) plan.search["default_missing_bytes"] = cost.missing_bytes;
+}
+
+void describe_epochs(Plan& plan, const Topology& topology, std::span<const SimulatedEpoch> epochs,
+                     const ExpectedMessages& expected, int steps, double times,
+                     double network_speed) {
+  plan.lower_bound_ms = steps * ms(mean_lower_bound_seconds(topology, epochs, network_speed));
+  plan.messages = messages_json(epochs, expected, steps, times);
+  Json path = Json::array();
+  for (const PathShare& share : path_shares(epochs)) {
+    path.push_back({{"what", share.what}, {"ms", times * ms(share.seconds)}});
+  }
+  plan.search["critical_path"] = path;
 }
 
 Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& request,
@@ -110,14 +122,6 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
   const std::vector<SimulatedEpoch> epochs = space.simulated(found.choice);
   plan.predicted_ms = ms(found.cost.seconds);
   const int steps = space.steps();
-  const double times = space.times_of(found.choice);
-  plan.lower_bound_ms =
-      steps * ms(mean_lower_bound_seconds(topology, epochs, space.network_speed()));
-  plan.messages = messages_json(epochs, space.expected(), steps, times);
-  Json path = Json::array();
-  for (const PathShare& share : path_shares(epochs)) {
-    path.push_back({{"what", share.what}, {"ms", times * ms(share.seconds)}});
-  }
   const FactorPlan factors = space.gradient_sync(found.choice);
   Json weights = Json::array();
   for (const WeightChoice& weight : factors.weights) weights.push_back(weight.sentence);
@@ -125,8 +129,9 @@ Plan make_plan(PlanSpace& space, const Topology& topology, const PlanRequest& re
                  {"evaluations", found.evaluations},
                  {"optimal", found.complete},
                  {"decisions", explain_decisions(space, found)},
-                 {"gradients", {{"summary", factors.summary}, {"weights", weights}}},
-                 {"critical_path", path}};
+                 {"gradients", {{"summary", factors.summary}, {"weights", weights}}}};
+  describe_epochs(plan, topology, epochs, space.expected(), steps, space.times_of(found.choice),
+                  space.network_speed());
   if (steps > 1) plan.search["steps"] = steps;
   set_default(plan, found.start);
   return plan;

@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/files.hpp"
 #include "base/seal.hpp"
+#include "engine/training/stage_options.hpp"
 #include "kernels/wire.hpp"
 
 namespace atl {
@@ -25,6 +27,42 @@ LayerPlan read_layer(const Json& json, const std::filesystem::path& place) {
   }
   layer.bits = bits;
   return layer;
+}
+
+std::optional<PlannedStages> read_stages(const Json& json, const Plan& plan,
+                                         const std::filesystem::path& path) {
+  if (json.is_null()) return std::nullopt;
+  const std::string place = path.string() + ": field 'stages'";
+  PlannedStages stages{.first_layer = json_field<std::vector<int>>(json, "first_layers", place),
+                       .chunks = json_field<int>(json, "chunks", place),
+                       .stale_from = json_field<int>(json, "stale_from", place)};
+  const std::vector<int>& first = stages.first_layer;
+  const bool ascends = std::ranges::adjacent_find(first, std::greater_equal()) == first.end();
+  if (std::ssize(first) != plan.ranks || first.front() != 0 || !ascends ||
+      first.back() >= std::ssize(plan.layers)) {
+    fail_input(
+        "{}: 'first_layers' is [{}]; allowed are ascending numbers of {} layers from 0 on, one for "
+        "each of {} ranks",
+        place, fmt::join(first, ", "), plan.layers.size(), plan.ranks);
+  }
+  if (plan.group_ranks != plan.ranks) {
+    fail_input("{}: found beside 'group_ranks' {}; allowed is {}, as each stage has all nodes",
+               place, plan.group_ranks, plan.ranks);
+  }
+  if (stages.chunks < 1 || stages.chunks > kMostChunks) {
+    fail_input("{}: 'chunks' is {}; allowed are 1 to {}", place, stages.chunks, kMostChunks);
+  }
+  if (stages.stale_from < kFirstStaleEpoch) {
+    fail_input("{}: 'stale_from' is {}; allowed are epochs from {} on", place, stages.stale_from,
+               kFirstStaleEpoch);
+  }
+  return stages;
+}
+
+Json to_json(const PlannedStages& stages) {
+  return {{"first_layers", stages.first_layer},
+          {"chunks", stages.chunks},
+          {"stale_from", stages.stale_from}};
 }
 
 double milliseconds(const Json& json, const char* field, const std::filesystem::path& path) {
@@ -54,6 +92,7 @@ Json to_json(const Plan& plan) {
           {"model", plan.model},
           {"partition", to_json(plan.partition)},
           {"layers", layers},
+          {"stages", plan.stages ? to_json(*plan.stages) : Json()},
           {"recomputation", recomputation ? to_json(*recomputation) : Json()},
           {"gradient_sum", to_json(plan.gradient_sum)},
           {"exchange", plan.exchange},
@@ -111,6 +150,7 @@ Plan read_plan(const std::filesystem::path& path) {
         "holds a part",
         path.string(), plan.group_ranks);
   }
+  plan.stages = read_stages(json.value("stages", Json()), plan, path);
   plan.gradient_sum = parse_sum_route(json.value("gradient_sum", Json()), plan.ranks,
                                       fmt::format("{}: field 'gradient_sum'", path.string()));
   plan.exchange = json.value("exchange", Json());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,14 @@
 #include "partition/sum_route.hpp"
 
 namespace atl {
+
+// Layers in stages (docs/stages.md): one on each rank.
+struct PlannedStages {
+  std::vector<int> first_layer;  // by stage, ascending; the first one is 0
+  int chunks = 0;
+  int stale_from = 0;
+  bool operator==(const PlannedStages&) const = default;
+};
 
 struct Plan {
   // Training by the plan refuses any other graph, ranks or model.
@@ -24,6 +33,7 @@ struct Plan {
 
   PartitionOptions partition;  // part p is trained by the p-th group of ranks
   std::vector<LayerPlan> layers;
+  std::optional<PlannedStages> stages;  // then all ranks hold one part together
   SumRoute gradient_sum;
   // Options of the exchange mode, by name; null: exact, or quantized by the bits of the layers.
   Json exchange;

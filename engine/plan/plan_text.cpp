@@ -48,14 +48,16 @@ std::string messages_in_words(const Plan& plan) {
   return text;
 }
 
-// An epoch with the best plan for each number of ranks that hold a part together.
+// An epoch with the best plan for each number of ranks that hold a part together, and in stages.
+// chosen: that number, 0 for stages.
 std::string groups_in_words(const Json& groups, int chosen) {
   if (groups.empty()) return "";
   std::string text = fmt::format("\n  {:<18}{:>12}{:>20}{:>20}\n", "ranks of a part", "ms",
                                  "MB between hosts", "MB within hosts");
   for (const Json& group : groups) {
-    const auto number = json_field<int>(group, "group_ranks", kSearchPlace);
-    text += fmt::format("  {:<18}", number);
+    const bool stages = group.contains("stages");
+    const int number = stages ? 0 : json_field<int>(group, "group_ranks", kSearchPlace);
+    text += fmt::format("  {:<18}", stages ? "in stages" : std::to_string(number));
     if (group.contains("refused")) {
       text += fmt::format("  {}\n", json_field<std::string>(group, "refused", kSearchPlace));
       continue;
@@ -108,7 +110,7 @@ std::string to_text(const Plan& plan) {
     }
     text += "\n";
   }
-  text += groups_in_words(list("groups"), plan.group_ranks);
+  text += groups_in_words(list("groups"), plan.stages ? 0 : plan.group_ranks);
   if (plan.search.contains("gradients")) {
     text += fmt::format("\nOf broadcasting factors instead of summing gradients: {}\n",
                         word(plan.search.at("gradients"), "summary"));

@@ -43,6 +43,7 @@ double trial_ms(TrainJob job, const std::string& name, const std::filesystem::pa
   constexpr int kFirstEpochs = 2;
   job.options.run_dir.clear();
   job.options.trace = false;
+  if (job.options.stages.any()) job.options.stages.stale_from = kFirstStaleEpoch;
   std::optional<RankJob> rank_job;
   try {
     rank_job.emplace(transport, dataset, job.partition, job.options);
@@ -87,6 +88,13 @@ void follow_plan(const Plan& plan, const PlanChoice& choice, TrainJob& job) {
   options.sum_choice = SumChoice::kRanks;
   options.gradient_sum = plan.gradient_sum;
   options.group_ranks = {.number = plan.group_ranks};
+  if (plan.stages) {
+    options.group_ranks = {};  // see TrainOptions::ranks_of_part()
+    options.stages.count = {.all = true};
+    options.stages.first_layer = plan.stages->first_layer;
+    options.stages.chunks = plan.stages->chunks;
+    options.stages.stale_from = plan.stages->stale_from;
+  }
   options = with_exchange_of(plan, std::move(options));
   const BitChoice bits =
       planned_exchange(options.exchange_options(), plan.layers).message_bits.bits;
@@ -106,6 +114,12 @@ TrainJob planned_job(const TrainJob& asked, const PlanChoice& choice, int trial_
                       transport.size(), planned_options(asked.options),
                       layer_count(asked.options.model));
     require_parts_file_fits(choice, plan);
+    if (plan.stages && !asked.options.stages.stale) {
+      fail_option(
+          "--plan {}: its layers are in stages, which read rows of the last epoch, so losses are "
+          "others than without it; add --stale on if that is wanted",
+          choice.file.string());
+    }
   });
   // The mode stays whatever the trial says: it changes what is computed.
   TrainJob unplanned = asked;

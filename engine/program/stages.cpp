@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "engine/program/operations/rules.hpp"
@@ -23,6 +24,67 @@ bool is_everywhere(const Program& program, Value v) {
   return program.scope_of(v).kind == Scope::Kind::kStep || program.at(v).is(rules::kZeroGradients);
 }
 
+// Computed by each stage that reads it, and not sent.
+bool comes_first(const Program& program, Value v) {
+  const Scope& scope = program.scope_of(v);
+  return !program.at(v).rule->is_leaf && scope.kind == Scope::Kind::kInput &&
+         scope.direction == Direction::kForward;
+}
+
+// The work that comes first, and which layers read it.
+class FirstWork {
+ public:
+  FirstWork(const Program& program, int stages, const StageSeconds& seconds)
+      : layers_(program.layers.size()) {
+    std::vector<std::vector<bool>> read_by(program.operations.size());
+    for (Value v = program.size(); v-- > 0;) {
+      const Operation& op = program.at(v);
+      if (op.rule->is_leaf) continue;
+      const Scope& scope = program.scope_of(v);
+      for_each_read(op, [&](Value read) {
+        if (!comes_first(program, read)) return;
+        std::vector<bool>& layers = read_by[static_cast<std::size_t>(read)];
+        layers.resize(layers_);
+        if (scope.kind == Scope::Kind::kLayer) {
+          layers[static_cast<std::size_t>(scope.layer)] = true;
+        } else if (comes_first(program, v)) {
+          const std::vector<bool>& through = read_by[static_cast<std::size_t>(v)];
+          for (std::size_t l = 0; l < through.size(); ++l) layers[l] = layers[l] || through[l];
+        } else {  // backward, or behind the layers
+          layers[scope.kind == Scope::Kind::kInput ? 0 : layers_ - 1] = true;
+        }
+      });
+    }
+    for (Value v = 0; v < program.size(); ++v) {
+      if (!comes_first(program, v) || program.at(v).constant) continue;
+      Work& work = work_.emplace_back(Work{{}, std::vector<int>(layers_ + 1, 0)});
+      for (int s = 0; s < stages; ++s) work.seconds.push_back(seconds(s, {v, Rows::kAll}));
+      const std::vector<bool>& layers = read_by[static_cast<std::size_t>(v)];
+      for (std::size_t l = 0; l < layers_; ++l) {
+        const bool reads = l < layers.size() && layers[l];
+        work.readers_before[l + 1] = work.readers_before[l] + (reads ? 1 : 0);
+      }
+    }
+  }
+
+  // That a stage of these layers takes for it.
+  double seconds_of(std::size_t stage, std::size_t from, std::size_t end) const {
+    double sum = 0;
+    for (const Work& work : work_) {
+      if (work.readers_before[end] > work.readers_before[from]) sum += work.seconds[stage];
+    }
+    return sum;
+  }
+
+ private:
+  struct Work {
+    std::vector<double> seconds;      // by stage
+    std::vector<int> readers_before;  // by layer: how many of the layers before it read it
+  };
+  std::size_t layers_;
+  std::vector<Work> work_;
+};
+
 // By value: whether the stage runs it.
 std::vector<bool> run_by(const Program& program, const StageCut& cut, int stage) {
   std::vector<bool> runs(program.operations.size(), false);
@@ -36,10 +98,7 @@ std::vector<bool> run_by(const Program& program, const StageCut& cut, int stage)
     // constants.
     for_each_read(op, [&](Value read) {
       const Operation& from = program.at(read);
-      const Scope& scope = program.scope_of(read);
-      const bool comes_first =
-          scope.kind == Scope::Kind::kInput && scope.direction == Direction::kForward;
-      if (from.rule->is_leaf || !(comes_first || from.constant)) return;
+      if (from.rule->is_leaf || !(comes_first(program, read) || from.constant)) return;
       runs[static_cast<std::size_t>(read)] = true;
     });
   }
@@ -132,7 +191,7 @@ int StageCut::stage_of(const Scope& scope) const {
   return stages() - 1;
 }
 
-StageCut cut_into_stages(const Program& training, const RankShape& shape, DType dtype, int stages) {
+StageCut cut_into_stages(const Program& training, int stages, const StageSeconds& seconds) {
   const auto layers = static_cast<int>(training.layers.size());
   if (layers < stages) {
     fail_option(
@@ -141,31 +200,42 @@ StageCut cut_into_stages(const Program& training, const RankShape& shape, DType 
         "1 to {} ranks",
         stages, layers, layers == 1 ? "" : "s", layers);
   }
-  // The last stage also has what comes behind the layers, the first one what comes before them.
-  std::vector<double> cost(static_cast<std::size_t>(layers), 0.0);
+  // By stage and layer: what it would take for all layers before. The last stage also has what
+  // comes behind the layers, the first one the gradients of what comes before them.
+  const auto all = static_cast<std::size_t>(layers);
+  std::vector<std::vector<double>> before(static_cast<std::size_t>(stages),
+                                          std::vector<double>(all + 1, 0.0));
   for (Value v = 0; v < training.size(); ++v) {
     require_by_rows(training, v);
     const Operation& op = training.at(v);
     const Scope& scope = training.scope_of(v);
     if (op.rule->is_leaf || op.constant || is_everywhere(training, v)) continue;
+    if (comes_first(training, v)) continue;
     const int layer = scope.kind == Scope::Kind::kLayer   ? scope.layer
                       : scope.kind == Scope::Kind::kInput ? 0
                                                           : layers - 1;
-    cost[static_cast<std::size_t>(layer)] +=
-        cost_of(work_of(training, {v, Rows::kAll}, shape, dtype));
+    for (int s = 0; s < stages; ++s) {
+      before[static_cast<std::size_t>(s)][static_cast<std::size_t>(layer) + 1] +=
+          seconds(s, {v, Rows::kAll});
+    }
   }
-  std::vector<double> before(cost.size() + 1, 0.0);
-  for (std::size_t l = 0; l < cost.size(); ++l) before[l + 1] = before[l] + cost[l];
-  // least[l]: the slowest of s stages that have the first l layers.
-  const auto all = static_cast<std::size_t>(layers);
-  std::vector<double> least(before);
+  for (std::vector<double>& of_stage : before) {
+    std::partial_sum(of_stage.begin(), of_stage.end(), of_stage.begin());
+  }
+  const FirstWork first(training, stages, seconds);
+  const auto takes = [&](std::size_t stage, std::size_t from, std::size_t end) {
+    return before[stage][end] - before[stage][from] + first.seconds_of(stage, from, end);
+  };
+  // least[l]: the slowest of the first stages, which have the first l layers.
+  std::vector<double> least(all + 1, 0.0);
+  for (std::size_t end = 1; end <= all; ++end) least[end] = takes(0, 0, end);
   std::vector<std::vector<std::size_t>> begins;  // by stage but the first: where it begins
-  for (int s = 1; s < stages; ++s) {
+  for (std::size_t s = 1; s < before.size(); ++s) {
     std::vector<double> with(all + 1, std::numeric_limits<double>::infinity());
     std::vector<std::size_t>& begin = begins.emplace_back(all + 1, 0);
-    for (std::size_t end = static_cast<std::size_t>(s) + 1; end <= all; ++end) {
-      for (std::size_t from = static_cast<std::size_t>(s); from < end; ++from) {
-        const double slowest = std::max(least[from], before[end] - before[from]);
+    for (std::size_t end = s + 1; end <= all; ++end) {
+      for (std::size_t from = s; from < end; ++from) {
+        const double slowest = std::max(least[from], takes(s, from, end));
         if (slowest < with[end]) {
           with[end] = slowest;
           begin[end] = from;
@@ -174,7 +244,7 @@ StageCut cut_into_stages(const Program& training, const RankShape& shape, DType 
     }
     least = std::move(with);
   }
-  StageCut cut{std::vector<int>(static_cast<std::size_t>(stages), 0)};
+  StageCut cut{std::vector<int>(before.size(), 0)};
   std::size_t end = all;
   for (std::size_t s = begins.size(); s-- > 0;) {
     end = begins[s][end];
@@ -183,7 +253,14 @@ StageCut cut_into_stages(const Program& training, const RankShape& shape, DType 
   return cut;
 }
 
-Stage make_stage(const Program& training, const StageCut& cut, int stage) {
+StageCut cut_into_stages(const Program& training, const RankShape& shape, DType dtype, int stages) {
+  return cut_into_stages(training, stages, [&](int /*stage*/, const Call& call) {
+    return cost_of(work_of(training, call, shape, dtype));
+  });
+}
+
+Stage make_stage(const Program& training, const StageCut& cut, const Crossings& crossings,
+                 int stage) {
   Stage result;
   const std::vector<bool> runs = run_by(training, cut, stage);
   const Value loss = training.forward_end();
@@ -203,13 +280,18 @@ Stage make_stage(const Program& training, const StageCut& cut, int stage) {
       (v < loss ? result.forward : result.backward).push_back(v);
     }
   }
-  set_instants(training, find_crossings(training, cut), stage, result);
+  set_instants(training, crossings, stage, result);
   return result;
 }
 
 Crossings find_crossings(const Program& training, const StageCut& cut) {
   std::vector<std::vector<bool>> runs;
   for (int stage = 0; stage < cut.stages(); ++stage) runs.push_back(run_by(training, cut, stage));
+  std::vector<std::vector<Value>> readers(training.operations.size());
+  for (Value v = 0; v < training.size(); ++v) {
+    for_each_read(training.at(v),
+                  [&](Value read) { readers[static_cast<std::size_t>(read)].push_back(v); });
+  }
   const Value loss = training.forward_end();
   Crossings crossings;
   for (Value v = 0; v < training.size(); ++v) {
@@ -219,11 +301,9 @@ Crossings find_crossings(const Program& training, const StageCut& cut) {
     for (int to = 0; to < cut.stages(); ++to) {
       const auto t = static_cast<std::size_t>(to);
       if (runs[t][static_cast<std::size_t>(v)]) continue;
-      bool reads = false;
-      for (Value reader = v + 1; reader < training.size() && !reads; ++reader) {
-        reads = runs[t][static_cast<std::size_t>(reader)] &&
-                any_read(training.at(reader), [&](Value read) { return read == v; });
-      }
+      const bool reads = std::ranges::any_of(
+          readers[static_cast<std::size_t>(v)],
+          [&](Value reader) { return runs[t][static_cast<std::size_t>(reader)]; });
       if (!reads) continue;
       const bool forward = v < loss;
       ATOLL_ASSERT(forward ? from < to : from > to, "stage {} sends {} to {}", from,
@@ -232,6 +312,17 @@ Crossings find_crossings(const Program& training, const StageCut& cut) {
     }
   }
   return crossings;
+}
+
+const char* stage_span_of(const Program& training, Value v) {
+  return training.at(v).needs_messages() ? "spmm central" : span_of(training, v);
+}
+
+std::int64_t sorted_edge_bytes(const Program& training, const RankRows& rows) {
+  constexpr std::int64_t kPerEdge = 28;
+  const bool sorts = std::ranges::any_of(
+      training.operations, [](const Operation& op) { return op.rule->part != Part::kNone; });
+  return sorts ? kPerEdge * rows.edges : 0;
 }
 
 std::vector<std::int64_t> chunks_of_rows(const CsrView& edges, int chunks) {

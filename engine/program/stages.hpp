@@ -5,6 +5,7 @@
 // read are sent.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "engine/program/views.hpp"
@@ -19,9 +20,14 @@ struct StageCut {
   int stage_of(const Scope& scope) const;  // of a scope that one stage runs
 };
 
-// By work: the slowest stage is as fast as it can be where layers stay whole. training:
-// differentiated. Throws Error{kOption} naming --stages if there are fewer layers than stages, or
-// if an operation of a layer needs all rows at once, or all ranks.
+// How long the rank of a stage takes for a call.
+using StageSeconds = std::function<double(int stage, const Call& call)>;
+
+// The slowest stage is as fast as it can be where layers stay whole. training: differentiated.
+// Throws Error{kOption} naming --stages if there are fewer layers than stages, or if an operation
+// of a layer needs all rows at once, or all ranks.
+StageCut cut_into_stages(const Program& training, int stages, const StageSeconds& seconds);
+// The same where all ranks are equally fast, by counted work.
 StageCut cut_into_stages(const Program& training, const RankShape& shape, DType dtype, int stages);
 
 // A value that one stage computes and another one reads. Both have it in a place of its own.
@@ -49,8 +55,15 @@ struct Crossings {
   std::vector<Crossing> backward;
 };
 
-Stage make_stage(const Program& training, const StageCut& cut, int stage);
 Crossings find_crossings(const Program& training, const StageCut& cut);
+// crossings: those of this cut.
+Stage make_stage(const Program& training, const StageCut& cut, const Crossings& crossings,
+                 int stage);
+
+// The name of an operation's span in a stage's trace; null: it has none.
+const char* stage_span_of(const Program& training, Value v);
+// That attention and relations sort on a stage beside the values, about.
+std::int64_t sorted_edge_bytes(const Program& training, const RankRows& rows);
 
 // Ends of `chunks` ranges of rows that have about as much to do each, for a graph with these edges
 // per row.

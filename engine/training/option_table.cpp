@@ -172,26 +172,25 @@ Table stage_options() {
            "them in chunks: for deep models on graphs without a good cut and slow networks; 0: "
            "each rank has all layers",
        .value = TrainRow::written(ATOLL_FIELD(stages.count), parse_stage_count),
-       .plan = PlanRole::kExcludes},
+       .plan = PlanRole::kFixes},
       {.name = "chunks",
        .group = "Optimizer",
        .help = "--stages: chunks of nodes; rows of later ones are read as the last epoch left them",
        .value = TrainRow::number(ATOLL_FIELD(stages.chunks), 1, kMostChunks),
        .recorded = any,
-       .plan = PlanRole::kExcludes},
+       .plan = PlanRole::kFixes},
       {.name = "stale",
        .group = "Optimizer",
-       .help = "--stages: on, to say that rows of the last epoch are wanted",
+       .help = "--stages, atoll plan, --plan: on, to say that rows of the last epoch are wanted",
        .value = TrainRow::on_or_off(ATOLL_FIELD(stages.stale)),
-       .recorded = any,
-       .plan = PlanRole::kExcludes},
+       .recorded = any},
       {.name = "stale-from",
        .group = "Optimizer",
        .help = "--stages: the first epoch that reads rows of the last one; in those before, stages "
                "take turns",
-       .value = TrainRow::number(ATOLL_FIELD(stages.stale_from), 2, 10000000),
+       .value = TrainRow::number(ATOLL_FIELD(stages.stale_from), kFirstStaleEpoch, 10000000),
        .recorded = any,
-       .plan = PlanRole::kExcludes},
+       .plan = PlanRole::kFixes},
   };
 }
 

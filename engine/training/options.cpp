@@ -150,6 +150,7 @@ void check_blocks(const TrainOptions& options) {
 void check_stages(const TrainOptions& options) {
   const StageOptions& stages = options.stages;
   if (!stages.any()) {
+    if (stages.by_plan) return;
     if (stages.stale)
       fail_option("--stale on: found without --stages; allowed with --stages 1 or more");
     if (stages.chunks != StageOptions().chunks) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace atl {
 
@@ -17,6 +18,7 @@ std::string to_string(const StageCount& count);  // "4" or "all"
 StageCount parse_stage_count(const std::string& text);
 
 inline constexpr int kMostChunks = 64;
+inline constexpr int kFirstStaleEpoch = 2;  // the first one that has a last one
 
 struct StageOptions {
   StageCount count;
@@ -25,6 +27,10 @@ struct StageOptions {
   // The first epoch that reads these. Weights change most in the epochs before, which read rows of
   // their own: each layer is computed for all nodes before the next one.
   int stale_from = 6;
+  // By stage, as a plan has it; empty: by counted work.
+  std::vector<int> first_layer;
+  // A plan says whether there are stages, and all of the above but `stale`.
+  bool by_plan = false;
 
   bool any() const { return count.any(); }
   // As it was given: "--stages 4".

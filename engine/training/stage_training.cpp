@@ -50,8 +50,11 @@ StageTraining::StageTraining(const TrainOptions& options, const ModelConfig& mod
       program_(program_of(model)),
       ends_(chunks_of_rows(data.graph().forward.csr, options.stages.chunks)),
       shape_(shape_of(data.graph())),
-      cut_(cut_into_stages(program_, shape_, model.dtype, rank.transport.size())),
-      stage_(make_stage(program_, cut_, rank.transport.rank())),
+      cut_(options.stages.first_layer.empty()
+               ? cut_into_stages(program_, shape_, model.dtype, rank.transport.size())
+               : StageCut{options.stages.first_layer}),
+      crossings_(find_crossings(program_, cut_)),
+      stage_(make_stage(program_, cut_, crossings_, rank.transport.rank())),
       network_(whole, program_, stage_.schedule, ends_, rank_),
       loss_(rank.backend, data.targets(), data.loss_total(Split::kTrain)),
       is_last_(rank.transport.rank() == cut_.stages() - 1),
@@ -73,10 +76,9 @@ StageTraining::StageTraining(const TrainOptions& options, const ModelConfig& mod
 }
 
 void StageTraining::connect(const TrainOptions& options, const ModelConfig& model) {
-  const Crossings crossings = find_crossings(program_, cut_);
   const int self = rank_.transport.rank();
   std::map<std::pair<int, int>, Rank*> pairs;
-  for (const auto* half : {&crossings.forward, &crossings.backward}) {
+  for (const auto* half : {&crossings_.forward, &crossings_.backward}) {
     for (const Crossing& crossing : *half) {
       pairs[std::minmax(crossing.from, crossing.to)] = nullptr;
     }
@@ -133,15 +135,15 @@ void StageTraining::connect(const TrainOptions& options, const ModelConfig& mode
       (self == from ? half.leaving : half.arriving).push_back(std::move(flow));
     }
   };
-  add(crossings.forward, Direction::kForward, forward_);
-  add(crossings.backward, Direction::kBackward, backward_);
+  add(crossings_.forward, Direction::kForward, forward_);
+  add(crossings_.backward, Direction::kBackward, backward_);
 }
 
 std::vector<Block> StageTraining::blocks_of(const std::vector<Value>& values, Rows rows) const {
   std::vector<Block> blocks;
   for (const Value v : values) {
     const Operation& op = program_.at(v);
-    const char* const name = op.needs_messages() ? "spmm central" : span_of(program_, v);
+    const char* const name = stage_span_of(program_, v);
     if (blocks.empty() || blocks.back().name != name || blocks.back().scope != op.scope) {
       blocks.push_back({.name = name, .scope = op.scope});
     }
@@ -151,11 +153,7 @@ std::vector<Block> StageTraining::blocks_of(const std::vector<Value>& values, Ro
 }
 
 std::int64_t StageTraining::bytes() const {
-  // Attention and relations sort edges; about.
-  constexpr std::int64_t kPerEdge = 28;
-  const bool sorts = std::ranges::any_of(
-      program_.operations, [](const Operation& op) { return op.rule->part != Part::kNone; });
-  std::int64_t bytes = network_.own_value_bytes() + (sorts ? kPerEdge * shape_.rows.edges : 0);
+  std::int64_t bytes = network_.own_value_bytes() + sorted_edge_bytes(program_, shape_.rows);
   for (const Half* half : {&forward_, &backward_}) {
     for (const auto* flows : {&half->arriving, &half->leaving}) {
       for (const Flow& flow : *flows) bytes += flow.rows->buffer_bytes();

@@ -70,6 +70,7 @@ class StageTraining {
   MarginalGroups ends_;  // of chunks
   RankShape shape_;
   StageCut cut_;
+  Crossings crossings_;
   Stage stage_;
   Network network_;
   Loss loss_;

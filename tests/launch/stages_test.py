@@ -13,6 +13,7 @@ from cli_support import OneFolderTest, run
 
 MODEL = ["--model", "gcnii", "--layers", "4", "--hidden", "16", "--norm", "layer", "--backend",
          "cpu"]
+DEEP = ["8" if word == "4" else word for word in MODEL]
 STAGES = ["--stages", "all", "--stale", "on", "--chunks", "4", "--stale-from", "3"]
 
 
@@ -24,10 +25,14 @@ class StagesTest(OneFolderTest):
         cls.folder = home.name
         cls.succeed("generate", "sbm", "--nodes", "1200", "--features", "8", "--classes", "4",
                     "--out", "data")
+        cls.succeed("generate", "sbm", "--nodes", "900", "--features", "8", "--classes", "4",
+                    "--homophily", "0.25", "--out", "uncuttable")
 
     def train(self, name, *options, ranks=3):
-        result = run(["train", "data", *MODEL, *options, "--run-dir", name], self.folder,
-                     ranks=ranks)
+        return self.train_as(["data", *MODEL], name, *options, ranks=ranks)
+
+    def train_as(self, model, name, *options, ranks=3):
+        result = run(["train", *model, *options, "--run-dir", name], self.folder, ranks=ranks)
         self.assertEqual(result.returncode, 0, f"{options}: {result.stderr}")
         return result.stderr
 
@@ -91,6 +96,67 @@ class StagesTest(OneFolderTest):
             self.assertLess(sums, 20000, bits)
             if not bits:
                 self.assertEqual(report["halo_bytes_per_epoch_formula"], rows)
+
+    def plan(self, name, *options):
+        self.succeed("plan", "uncuttable", *DEEP[:-2], "--topology", "topology.json", "--out", name,
+                     *options)
+        return json.loads(self.file("", name))
+
+    def test_a_plan_divides_layers_by_the_rates_of_ranks(self):
+        rates = {"16": 10.0, "64": 10.0}
+        ranks = [{"host": f"h{r}", "kind": "cpu", "memory_gib": 1,
+                  "spmm_gb_per_s": rates, "gemm_gflop_per_s": rates, "elementwise_gb_per_s": 1.0,
+                  "quantize_gb_per_s": 1.0} for r in range(3)]
+        topology = {"format": 1, "ranks": ranks,
+                    "hosts": [{"name": f"h{r}", "send_mbit_per_s": 1, "receive_mbit_per_s": 1}
+                              for r in range(3)],
+                    "links": {"within_host": {"latency_us": 1, "gbit_per_s": 10},
+                              "between_hosts": {"latency_us": 50, "gbit_per_s": 0.001}}}
+
+        def write():
+            with open(os.path.join(self.folder, "topology.json"), "w", encoding="utf-8") as file:
+                json.dump(topology, file)
+
+        write()
+        self.assertIsNone(self.plan("exact.json")["stages"])
+        planned = self.plan("plan.json", "--stale", "on", "--chunks", "4", "--stale-from", "3")
+        stages = planned["stages"]
+        self.assertEqual((stages["chunks"], stages["stale_from"]), (4, 3))
+        self.assertEqual(planned["search"]["groups"][-1]["ms"], planned["predicted_ms"])
+        ranks[0].update({key: {c: 0.4 for c in rates} for key in ("spmm_gb_per_s",
+                                                                   "gemm_gflop_per_s")})
+        ranks[0]["elementwise_gb_per_s"] = 0.04
+        write()
+        slow = self.plan("slow.json", "--stages", "all", "--stale", "on")["stages"]
+        self.assertEqual(slow["first_layers"][:2], [0, 1])
+        self.assertIn("stage 0            layers 0 to 0",
+                      self.succeed("plan", "explain", "slow.json"))
+
+        follow = ["--plan", "plan.json", "--plan-trial", "0", "--epochs", "6"]
+        error = self.refuse("train", "uncuttable", *DEEP, *follow, "--run-dir", "unsaid", ranks=3)
+        self.assertIn("plan.json: its layers are in stages", error)
+        self.assertIn("add --stale on", error)
+        said = self.train_as(["uncuttable", *DEEP], "planned", *follow, "--stale", "on", "--verbose")
+        self.assertIn(f"stages begin with layers {', '.join(map(str, stages['first_layers']))};",
+                      said)
+        self.train_as(["uncuttable", *DEEP], "planned", "--epochs", "8", "--resume")
+        self.train_as(["uncuttable", *DEEP], "unplanned", *STAGES, "--epochs", "6")
+        self.train_as(["uncuttable", *DEEP], "unplanned", "--epochs", "8", "--resume")
+        self.assertEqual(self.losses("planned"), self.losses("unplanned"))
+        # Without rows of the last epoch a plan is followed as ever, whatever may be.
+        self.train_as(["uncuttable", *DEEP], "exact", *follow[2:], "--plan", "exact.json", "--stale", "on")
+        # The trial times both.
+        said = self.train_as(["uncuttable", *DEEP], "tried", "--plan", "slow.json", "--stale", "on", "--plan-trial", "1",
+                          "--epochs", "3", "--verbose")
+        self.assertIn("ms per epoch with the plan", said)
+        for words, options in ((["--stages 2", "3 ranks"], ["--stages", "2", "--stale", "on"]),
+                               (["add --stale on"], ["--stages", "all"]),
+                               (["--blocks 4"], ["--stages", "all", "--stale", "on", "--blocks",
+                                                 "4"])):
+            error = self.refuse("plan", "uncuttable", *DEEP[:-2], "--topology", "topology.json",
+                                *options)
+            for word in words:
+                self.assertIn(word, error, options)
 
     def test_what_is_refused(self):
         for options, ranks, words in (

@@ -281,8 +281,9 @@ class BestGroups : public ::testing::Test {
 TEST_F(BestGroups, ShareAPartWhereTheNetworkBetweenHostsIsSlow) {
   const Topology topology = small_topology(2, 2, 2e5);
   std::vector<GroupPlans> plans = plans_on(topology);
-  const auto [best, plan] = best_plan(plans, topology, {}, {{4, "no \"slices\""}});
-  EXPECT_EQ(best, 1);
+  const BestPlan best = best_plan(plans, topology, {}, {{4, "no \"slices\""}});
+  const Plan& plan = best.plan;
+  EXPECT_EQ(best.place, 1);
   EXPECT_EQ(plan.group_ranks, 2);
   EXPECT_EQ(plan.ranks, 4);
   EXPECT_LT(plan.predicted_ms, 1000 * plans.front().found().cost.seconds);
@@ -304,9 +305,9 @@ TEST_F(BestGroups, StayAloneWhereIsNoSlowNetwork) {
   for (Link& link : topology.links) link.bytes_per_s = 1e12;
   for (Device& device : topology.devices) device.elementwise_bytes_per_s = 1e8;  // copies cost
   std::vector<GroupPlans> plans = plans_on(topology);
-  const auto [best, plan] = best_plan(plans, topology, {});
-  EXPECT_EQ(best, 0);
-  EXPECT_EQ(plan.group_ranks, 1);
+  const BestPlan best = best_plan(plans, topology, {});
+  EXPECT_EQ(best.place, 0);
+  EXPECT_EQ(best.plan.group_ranks, 1);
 }
 
 TEST_F(BestGroups, SayThatTrainingWithoutThePlanLacksMemory) {

@@ -409,7 +409,7 @@ TEST_F(PlanSpaceTest, TheBestPlanIsWhatAllChoicesSay) {
   PlanRequest request;
   request.options.evaluations = 2000;
   const SearchResult found = find_plan(space, request);
-  require_memory(found);
+  require_memory(found.cost);
   EXPECT_TRUE(found.complete);
   const Plan plan = make_plan(space, topology_, request, found);
   EXPECT_LT(plan.predicted_ms, plan.default_ms);
@@ -467,7 +467,7 @@ TEST_F(PlanSpaceTest, PlansThatDoNotFitAreRefusedWithWhatIsMissing) {
   PlanSpace space(topology_, model_, candidates, {32});
   EXPECT_GT(space.evaluate(space.start()).missing_bytes, 0);
   try {
-    require_memory(find_plan(space, {}));
+    require_memory(find_plan(space, {}).cost);
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("MB"));

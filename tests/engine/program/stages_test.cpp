@@ -90,7 +90,7 @@ TEST(Stage, RunsEveryOperationOnOneStageButTheInputAndTheStep) {
   const StageCut cut{{0, 2, 4}};
   std::map<Value, int> runs;
   for (int stage = 0; stage < 3; ++stage) {
-    const Stage of = make_stage(program, cut, stage);
+    const Stage of = make_stage(program, cut, find_crossings(program, cut), stage);
     for (const auto* half : {&of.forward, &of.loss, &of.backward, &of.step}) {
       for (const Value v : *half) ++runs[v];
     }
