@@ -9,6 +9,7 @@
 #include <optional>
 #include <ranges>
 
+#include "base/log.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "engine/placement/critical_path.hpp"
@@ -136,18 +137,22 @@ class AllowedGroups {
   const Topology& topology_;
 };
 
-// Whether layers may be in stages, if anybody asks: what was asked for fails where it can't be.
-bool allows_stages(const TrainOptions& options, PlanInput& input) {
-  if (!options.stages.stale) return false;
+// Calls use(), if anybody asks for layers in stages and the options allow them. What was asked for
+// alone fails where it can't be.
+template <typename Use>
+void try_stages(const TrainOptions& options, const std::string& search, std::string& refused,
+                const Use& use) {
+  const bool is_asked = options.stages.any();
+  if (!options.stages.stale || (search == "none" && !is_asked)) return;
   try {
     TrainOptions with = options;
     with.stages.count = {.all = true};
     check_options(with);
-    return true;
+    use();
   } catch (const Error& error) {
-    if (options.stages.any()) throw;
-    input.refused_stages = error.what();
-    return false;
+    const bool refuses = error.kind() == ErrorKind::kOption || error.kind() == ErrorKind::kInput;
+    if (is_asked || !refuses) throw;
+    refused = error.what();
   }
 }
 
@@ -179,10 +184,14 @@ PlanInput dataset_input(const PlanArguments& arguments, const TrainOptions& opti
                                input.measured.of_groups(size).corrections, blocks);
     });
   }
-  if (allows_stages(options, input)) {
-    input.uncut = default_cut(dataset.graph(), split, partition,
-                              group_topology(topology, topology.ranks()), input.model, blocks);
-  }
+  try_stages(options, arguments.search, input.refused_stages, [&] {
+    const auto known = input.cuts.find(topology.ranks());
+    input.uncut =
+        known != input.cuts.end()
+            ? known->second.front()
+            : default_cut(dataset.graph(), split, partition,
+                          group_topology(topology, topology.ranks()), input.model, blocks);
+  });
   input.plan.dataset = info.name;
   input.plan.dataset_checksum = info.checksum;
   return input;
@@ -219,7 +228,7 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
   // Without a cut there is nothing that a shape doesn't say.
   const CutCandidate uncut{"no cut", {}, first.uncut()};
   cuts.try_emplace(topology.ranks(), std::vector{uncut});
-  if (allows_stages(options, input)) input.uncut = uncut;
+  try_stages(options, arguments.search, input.refused_stages, [&] { input.uncut = uncut; });
   const int usual = topology.ranks() / static_cast<int>(first.quality.parts.size());
   const AllowedGroups groups(asked_groups, usual, arguments.search, options, topology);
   for (auto& [each, of_shapes] : cuts) {
@@ -238,7 +247,7 @@ PlanInput shape_input(const PlanArguments& arguments, const TrainOptions& option
 
 // Layers in stages, if somebody asks for them and the model allows them.
 StageChoice stages_of(const PlanInput& input, const TrainOptions& options, const Topology& topology,
-                      const std::vector<int>& bits) {
+                      const std::string& search, const std::vector<int>& bits) {
   StageChoice choice{.found = {},
                      .refused = input.refused_stages,
                      .partition = {},
@@ -248,19 +257,17 @@ StageChoice stages_of(const PlanInput& input, const TrainOptions& options, const
                      .is_fixed = options.stages.any()};
   if (!input.uncut) return choice;
   choice.partition = input.uncut->options;
-  const auto start = std::chrono::steady_clock::now();
-  try {
+  try_stages(options, search, choice.refused, [&] {
+    const auto start = std::chrono::steady_clock::now();
     choice.found = find_stage_plan({.topology = topology,
                                     .model = input.model,
                                     .uncut = input.uncut->quality,
                                     .corrections = input.measured.of_groups(1).corrections,
                                     .chunks = choice.chunks},
                                    bits);
-  } catch (const Error& error) {
-    if (choice.is_fixed || error.kind() != ErrorKind::kOption) throw;
-    choice.refused = error.what();
-  }
-  choice.search_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    log::info("layers divided among stages in {:.1f} ms", 1000 * took.count());
+  });
   return choice;
 }
 
@@ -355,8 +362,8 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
     if (policy && size == 1) request.options.prior = policy_prior(of_size.space(), *policy);
     of_size.search(request);
   }
-  BestPlan best = best_plan(plans, topology, request, input.refused,
-                            stages_of(input, options, topology, asked.bits));
+  const StageChoice stages = stages_of(input, options, topology, request.search, asked.bits);
+  BestPlan best = best_plan(plans, topology, request, input.refused, stages);
   Plan& plan = best.plan;
   plan.dataset = input.plan.dataset;
   plan.dataset_checksum = input.plan.dataset_checksum;
@@ -365,7 +372,11 @@ void run_plan(const PlanArguments& arguments, const CLI::App& command) {
   if (asked.exchange) plan.exchange = exchange_json(options);
   write_plan(plan, arguments.out);
   if (!arguments.trace.empty()) {
-    write_atomically(arguments.trace, chrome_trace(best.epoch.tasks, best.epoch.times));
+    GroupPlans& chosen = plans[best.place];
+    const SimulatedEpoch epoch = best.plan.stages
+                                     ? stages.found->epoch
+                                     : chosen.space().simulated(chosen.found().choice).front();
+    write_atomically(arguments.trace, chrome_trace(epoch.tasks, epoch.times));
   }
   activity.end();
   print_lines(to_text(plan));

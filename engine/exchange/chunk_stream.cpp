@@ -16,11 +16,7 @@ ChunkStream::ChunkStream(const Rank& rank, const ExchangeOptions& options, Direc
       lists_(chunks_.size()),
       under_way_(matrices_.size() * chunks_.size()) {
   ATOLL_ASSERT(rank.transport.size() == 2, "{} ranks", rank.transport.size());
-  if (std::ssize(under_way_) > kMostChannels) {
-    fail_option("--chunks {}: {} matrices of values go from one stage to another; allowed are {}",
-                chunks_.size(), matrices_.size(),
-                kMostChannels / std::max<std::int64_t>(std::ssize(matrices_), 1));
-  }
+  require_channels(matrices_.size(), chunks_.size());
   row_numbers_ = {rank.backend, rank.queue, std::span<const LocalId>(host_rows_)};
   const int peer = 1 - rank.transport.rank();
   for (std::size_t c = 0; c < chunks_.size(); ++c) {
@@ -47,6 +43,12 @@ ChunkStream::ChunkStream(const Rank& rank, const ExchangeOptions& options, Direc
     arrivals_->emplace_back(std::ssize(host_rows_), matrix.columns, matrix.dtype);
   }
   exchange_->keep_alive(arrivals_);
+}
+
+void ChunkStream::require_channels(std::size_t matrices, std::size_t chunks) {
+  if (matrices * chunks <= static_cast<std::size_t>(kMostChannels)) return;
+  fail_option("--chunks {}: {} matrices of values go from one stage to another; allowed are 1 to {}",
+              chunks, matrices, static_cast<std::size_t>(kMostChannels) / matrices);
 }
 
 std::int64_t ChunkStream::buffer_bytes() const {

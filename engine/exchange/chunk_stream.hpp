@@ -22,6 +22,8 @@ class ChunkStream {
   // comes in the same order. Throws Error{kOption} naming --chunks if there are too many of them.
   ChunkStream(const Rank& rank, const ExchangeOptions& options, Direction direction, bool sends,
               std::vector<Matrix> matrices, std::vector<RowRange> chunks);
+  // Throws that.
+  static void require_channels(std::size_t matrices, std::size_t chunks);
   ChunkStream(const ChunkStream&) = delete;
   ChunkStream& operator=(const ChunkStream&) = delete;
 

@@ -65,17 +65,11 @@ Json summary_of(GroupPlans& plans) {
   return summary;
 }
 
-// Stages change what is computed, so they have to be faster by so much.
-constexpr double kGainOfStages = 1.1;
-
-PlanCost cost_of(const StagePlan& stages) { return {stages.seconds(), stages.missing_bytes}; }
-
 Json summary_of(const StageChoice& stages, const Topology& topology) {
   Json summary = {{"refused", stages.refused}};
   if (stages.found) {
-    summary = summary_of(cost_of(*stages.found),
+    summary = summary_of(stages.found->cost(),
                          packet_routes(topology, std::span(&stages.found->epoch, 1)));
-    summary["search_ms"] = 1000 * stages.search_s;
   }
   summary["stages"] = true;
   return summary;
@@ -87,8 +81,9 @@ Plan plan_in_stages(const StageChoice& stages, const Topology& topology) {
   plan.ranks = plan.group_ranks = topology.ranks();
   plan.partition = stages.partition;
   plan.layers = found.layers;
+  plan.gradient_sum = found.gradient_sum;
   plan.stages = {found.cut.first_layer, stages.chunks, stages.stale_from};
-  plan.predicted_ms = 1000 * found.seconds();
+  plan.predicted_ms = 1000 * found.cost().seconds;
   Json decisions = Json::array();
   for (int stage = 0; stage < found.cut.stages(); ++stage) {
     const auto s = static_cast<std::size_t>(stage);
@@ -102,9 +97,9 @@ Plan plan_in_stages(const StageChoice& stages, const Topology& topology) {
       {{"decision", "bits"}, {"choice", fmt::format("{}", found.layers.front().bits)}});
   plan.search = {{"strategy", "a dynamic program over layers"},
                  {"evaluations", stages.widths},
-                 {"optimal", true},
                  {"decisions", decisions}};
-  describe_epochs(plan, topology, std::span(&found.epoch, 1), {.kinds = {EpochKind{}}});
+  describe_epochs(plan, topology, std::span(&found.epoch, 1), {.kinds = {EpochKind{}}}, 1, 1,
+                  found.network_speed);
   return plan;
 }
 
@@ -149,6 +144,14 @@ GroupPlans::GroupPlans(const Topology& topology, ModelConfig model, int ranks_pe
                                        setting.messages);
 }
 
+bool StageChoice::are_better_than(const PlanCost& others) const {
+  // Stages change what is computed, so they have to be faster by so much.
+  constexpr double kGain = 1.1;
+  if (!found) return false;
+  const PlanCost cost = found->cost();
+  return is_fixed || is_better({kGain * cost.seconds, cost.missing_bytes}, others);
+}
+
 BestPlan best_plan(std::span<GroupPlans> all, const Topology& topology, const PlanRequest& request,
                    const std::map<int, std::string>& refused, const StageChoice& stages) {
   std::size_t place = 0;
@@ -157,14 +160,10 @@ BestPlan best_plan(std::span<GroupPlans> all, const Topology& topology, const Pl
   }
   GroupPlans& chosen = all[place];
   const SearchResult& found = chosen.found();
-  const bool in_stages =
-      stages.found && (stages.is_fixed || is_better({kGainOfStages * stages.found->seconds(),
-                                                     stages.found->missing_bytes},
-                                                    found.cost));
-  require_memory(in_stages ? cost_of(*stages.found) : found.cost);
-  BestPlan best = in_stages ? BestPlan{place, plan_in_stages(stages, topology), stages.found->epoch}
-                            : BestPlan{place, make_plan(chosen.space(), topology, request, found),
-                                       chosen.space().simulated(found.choice).front()};
+  const bool in_stages = stages.are_better_than(found.cost);
+  require_memory(in_stages ? stages.found->cost() : found.cost);
+  BestPlan best{place, in_stages ? plan_in_stages(stages, topology)
+                                 : make_plan(chosen.space(), topology, request, found)};
   set_default(best.plan, all.front().found().start);
   if (all.size() + refused.size() == 1 && !stages.any()) return best;
   Json groups = Json::array();

@@ -56,16 +56,16 @@ struct StageChoice {
   int chunks = 0;
   int stale_from = 0;
   int widths = 0;         // of messages, among which the best ones were found
-  double search_s = 0;    // that it took
   bool is_fixed = false;  // they are chosen whatever the others take
 
   bool any() const { return found || !refused.empty(); }
+  // Than a plan without them.
+  bool are_better_than(const PlanCost& others) const;
 };
 
 struct BestPlan {
-  std::size_t place = 0;  // among those of groups, unless it is in stages
+  std::size_t place = 0;  // among all, unless it is in stages
   Plan plan;
-  SimulatedEpoch epoch;  // of the kind with most messages
 };
 // The best of all these plans; its `search` says what the others take. The first one is what
 // training does without a plan. refused: other numbers of ranks, and why they are not among these.

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "engine/exchange/chunk_stream.hpp"
 #include "engine/placement/sum_cost.hpp"
 
 namespace atl {
@@ -25,6 +26,7 @@ struct Half {
 
 class StagePlanner {
  public:
+  // Throws Error{kOption} as find_stage_plan().
   explicit StagePlanner(const StageSetting& setting)
       : setting_(setting),
         programs_(of_all_ranks(setting)),
@@ -33,14 +35,30 @@ class StagePlanner {
         views_(counted_views(program_, shape_, DType::kF32)),
         cut_(cut_into_stages(program_, ranks(),
                              [&](int rank, const Call& call) { return seconds_of(rank, call); })) {
+    for (int rank = 0; rank < ranks(); ++rank) {
+      if (device(rank).kind == "cpu") continue;
+      fail_option("--stages: rank {} of the topology has kind {}; stages are for CPUs", rank,
+                  device(rank).kind);
+    }
     const Crossings crossings = find_crossings(program_, cut_);
+    for (const auto* half : {&crossings.forward, &crossings.backward}) {
+      std::map<std::pair<int, int>, std::size_t> matrices;
+      for (const Crossing& crossing : *half) {
+        const std::size_t count = ++matrices[{crossing.from, crossing.to}];
+        ChunkStream::require_channels(count, static_cast<std::size_t>(setting.chunks));
+      }
+    }
     forward_.crossings = crossings.forward;
     backward_.direction = Direction::kBackward;
     backward_.crossings = crossings.backward;
+    for (const SumRoute& route : other_sum_routes(setting.topology, gradient_bytes())) {
+      if (sum_s(route) < sum_s(gradient_sum_)) gradient_sum_ = route;
+    }
     for (int rank = 0; rank < ranks(); ++rank) {
       stages_.push_back(make_stage(program_, cut_, crossings, rank));
       forward_.seconds.push_back(seconds_of(rank, stages_.back().forward));
-      backward_.seconds.push_back(seconds_of(rank, stages_.back().backward));
+      backward_.seconds.push_back(seconds_of(rank, stages_.back().backward) +
+                                  seconds_of(rank, stages_.back().input_backward));
     }
   }
 
@@ -50,14 +68,16 @@ class StagePlanner {
                    .epoch = {{}, TaskGraph(ranks()), {}},
                    .bytes = {}};
     for (LayerPlan& layer : plan.layers) layer.bits = bits;
+    plan.network_speed = setting_.corrections.network_speed();
+    plan.gradient_sum = gradient_sum_;
     TaskGraph& graph = plan.epoch.tasks;
     add_half(graph, forward_, bits);
     for (int rank = 0; rank < ranks(); ++rank) {
-      compute(graph, rank, Phase::kLoss, seconds_of(rank, stage_of(rank).loss));
+      compute(graph, rank, to_string(Phase::kLoss), seconds_of(rank, stage_of(rank).loss));
     }
     add_half(graph, backward_, bits);
     add_step(graph);
-    Simulator simulator(setting_.topology, 0, setting_.corrections.network_speed());
+    Simulator simulator(setting_.topology, 0, plan.network_speed);
     plan.epoch.times = simulator.run(graph);
     for (int rank = 0; rank < ranks(); ++rank) plan.bytes.push_back(bytes_of_rank(rank, bits));
     plan.missing_bytes = missing_bytes(setting_.topology, plan.bytes);
@@ -91,11 +111,11 @@ class StagePlanner {
     return seconds;
   }
 
-  static TaskId compute(TaskGraph& graph, int rank, Phase phase, double seconds,
+  static TaskId compute(TaskGraph& graph, int rank, const char* name, double seconds,
                         std::span<const TaskId> after = {}, Direction direction = {},
                         int layer = -1) {
     return graph.add({.kind = TaskKind::kCompute,
-                      .name = to_string(phase),
+                      .name = name,
                       .direction = layer < 0 ? "" : to_string(direction),
                       .layer = layer,
                       .rank = rank,
@@ -124,8 +144,7 @@ class StagePlanner {
           seconds += unpack_seconds(rank, half.crossings[c], bits);
         }
         const TaskId computed =
-            compute(graph, rank, forward ? Phase::kCompleteCentral : Phase::kPrepareCentral,
-                    seconds, after, half.direction, layer);
+            compute(graph, rank, "chunk", seconds, after, half.direction, layer);
         // All that leaves waits for the chunk before.
         after.assign(1, computed);
         double pack_s = 0;
@@ -138,7 +157,8 @@ class StagePlanner {
         for (std::size_t c = 0; c < half.crossings.size(); ++c) {
           if (half.crossings[c].from != rank) continue;
           if (!packed) {
-            packed = compute(graph, rank, Phase::kPack, pack_s, after, half.direction, layer);
+            packed =
+                compute(graph, rank, to_string(Phase::kPack), pack_s, after, half.direction, layer);
           }
           sent[c].push_back(graph.add({.kind = TaskKind::kTransfer,
                                        .name = "packet",
@@ -161,17 +181,22 @@ class StagePlanner {
       const SimTask& task = graph.task(id);
       if (task.kind == TaskKind::kCompute) after[static_cast<std::size_t>(task.rank)] = id;
     }
-    const auto values =
-        static_cast<double>(parameter_sizes(program_, /*pads_operands=*/false).values());
-    const TaskId summed = graph.add(
-        {.kind = TaskKind::kDelay,
-         .name = to_string(Phase::kAllReduce),
-         .seconds = ranks() == 1 ? 0 : sum_seconds(setting_.topology, kFloatBytes * values, {})},
-        after);
+    const TaskId summed = graph.add({.kind = TaskKind::kDelay,
+                                     .name = to_string(Phase::kAllReduce),
+                                     .seconds = ranks() == 1 ? 0 : sum_s(gradient_sum_)},
+                                    after);
     for (int rank = 0; rank < ranks(); ++rank) {
-      compute(graph, rank, Phase::kStep, seconds_of(rank, stage_of(rank).step),
+      compute(graph, rank, to_string(Phase::kStep), seconds_of(rank, stage_of(rank).step),
               std::span(&summed, 1));
     }
+  }
+
+  double sum_s(const SumRoute& route) const {
+    return sum_seconds(setting_.topology, gradient_bytes(), route);
+  }
+  double gradient_bytes() const {
+    return kFloatBytes *
+           static_cast<double>(parameter_sizes(program_, /*pads_operands=*/false).values());
   }
 
   std::int64_t columns(const Crossing& crossing) const {
@@ -227,6 +252,7 @@ class StagePlanner {
   std::vector<Stage> stages_;  // by rank
   Half forward_;
   Half backward_;
+  SumRoute gradient_sum_;
 };
 
 }  // namespace
@@ -236,7 +262,7 @@ StagePlan find_stage_plan(const StageSetting& setting, std::span<const int> bits
   std::optional<StagePlan> best;
   for (const int each : bits) {
     StagePlan plan = planner.plan(each);
-    if (!best || plan.seconds() < best->seconds()) best = std::move(plan);
+    if (!best || is_better(plan.cost(), best->cost())) best = std::move(plan);
   }
   return std::move(*best);
 }

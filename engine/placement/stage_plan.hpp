@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/placement/memory_model.hpp"
+#include "engine/placement/search.hpp"
 #include "engine/placement/simulated_epoch.hpp"
 #include "engine/program/stages.hpp"
 
@@ -26,7 +27,10 @@ struct StagePlan {
   std::vector<double> bytes;      // of memory, by rank: values, buffers and data, about
   double missing_bytes = 0;
 
-  double seconds() const { return epoch.times.makespan_s; }
+  double network_speed = 1;
+  SumRoute gradient_sum;
+
+  PlanCost cost() const { return {epoch.times.makespan_s, missing_bytes}; }
 };
 
 // A stage on each rank, in the order of the ranks: the slowest one is as fast as it can be where

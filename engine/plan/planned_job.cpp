@@ -43,7 +43,6 @@ double trial_ms(TrainJob job, const std::string& name, const std::filesystem::pa
   constexpr int kFirstEpochs = 2;
   job.options.run_dir.clear();
   job.options.trace = false;
-  if (job.options.stages.any()) job.options.stages.stale_from = kFirstStaleEpoch;
   std::optional<RankJob> rank_job;
   try {
     rank_job.emplace(transport, dataset, job.partition, job.options);
@@ -131,7 +130,8 @@ TrainJob planned_job(const TrainJob& asked, const PlanChoice& choice, int trial_
     log::info("{}: {:.1f} ms per epoch expected, {:.1f} ms without the plan", choice.file.string(),
               plan.predicted_ms, plan.default_ms);
   }
-  if (trial_epochs == 0) return planned;
+  // A run's options say what it computes, not how long some epochs took.
+  if (trial_epochs == 0 || plan.stages) return planned;
   trial_epochs = epochs_of_trial(unplanned.options, trial_epochs);
   const double with_plan =
       trial_ms(planned, "with the plan", choice.dataset, trial_epochs, transport);

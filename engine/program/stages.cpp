@@ -31,38 +31,140 @@ bool comes_first(const Program& program, Value v) {
          scope.direction == Direction::kForward;
 }
 
-// The work that comes first, and which layers read it.
-class FirstWork {
+bool is_of_input_backward(const Program& program, Value v) {
+  const Scope& scope = program.scope_of(v);
+  return !program.at(v).rule->is_leaf && scope.kind == Scope::Kind::kInput &&
+         scope.direction == Direction::kBackward;
+}
+
+// Gradients of what comes first that are sums over layers, as of the first row in GCNII. All that
+// is made of them is linear in them, and gradients of parameters are added up over ranks. So each
+// stage takes its own terms back to the input, and sends them to nobody.
+class InputSums {
  public:
-  FirstWork(const Program& program, int stages, const StageSeconds& seconds)
+  explicit InputSums(const Program& program) : program_(program), readers_(readers_of(program)) {
+    const auto takes_back = [&](Value reader) { return is_of_input_backward(program, reader); };
+    for (Value v = program.forward_end() + 1; v < program.size(); ++v) {
+      const std::span<const Value> readers = read_by(v);
+      if (takes_back(v) || !program.at(v).has_rows() || std::ranges::none_of(readers, takes_back)) {
+        continue;
+      }
+      std::vector<Value>& sum = sums_.emplace_back(1, v);
+      if (!std::ranges::all_of(readers, takes_back)) continue;
+      for (Value term = before(v); term != kNoValue; term = before(term)) sum.push_back(term);
+    }
+  }
+
+  // By layer: whether it has terms.
+  std::vector<bool> layers() const {
+    std::vector<bool> layers(program_.layers.size(), false);
+    for (const std::vector<Value>& sum : sums_) {
+      for (const Value v : sum) {
+        const int layer = program_.scope_of(v).layer;
+        layers[layer < 0 ? layers.size() - 1 : static_cast<std::size_t>(layer)] = true;
+      }
+    }
+    return layers;
+  }
+  bool has_terms(const StageCut& cut, int stage) const {
+    return std::ranges::any_of(
+        sums_, [&](const std::vector<Value>& sum) { return last_on(sum, cut, stage) != kNoValue; });
+  }
+  // Whether it would be sent from one stage to another to be added to there.
+  bool is_partial(Value v) const {
+    return std::ranges::any_of(sums_, [&](const std::vector<Value>& sum) {
+      return std::ranges::find(sum.begin() + 1, sum.end(), v) != sum.end();
+    });
+  }
+  // Before its layers: sums that begin on this stage, and on later ones in the whole program.
+  std::vector<Fill> begins(const StageCut& cut, int stage) const {
+    std::vector<Fill> fills;
+    for (const std::vector<Value>& sum : sums_) {
+      for (std::size_t i = 1; i < sum.size(); ++i) {
+        if (is_on(sum[i - 1], cut, stage) && !is_on(sum[i], cut, stage)) {
+          fills.push_back({kNoValue, sum[i]});
+        }
+      }
+    }
+    return fills;
+  }
+  // Behind its layers: what the gradients of the input read.
+  std::vector<Fill> ends(const StageCut& cut, int stage) const {
+    std::vector<Fill> fills;
+    for (const std::vector<Value>& sum : sums_) {
+      const Value own = last_on(sum, cut, stage);
+      if (own != sum.front()) fills.push_back({own, sum.front()});
+    }
+    return fills;
+  }
+
+ private:
+  std::span<const Value> read_by(Value v) const { return readers_[static_cast<std::size_t>(v)]; }
+  // To which the terms of its own are added, by nobody else; none: kNoValue.
+  Value before(Value v) const {
+    const Operation& op = program_.at(v);
+    if (!op.tail.absent() || op.decided.through != kNoValue) return kNoValue;
+    Value before = op.decided.added_to;
+    if (before == kNoValue && op.is(rules::kCombine) && op.inputs.size() == 2 &&
+        op.as<Combination>().first_factor == 1) {
+      before = op.inputs[0];
+    }
+    if (before == kNoValue || read_by(before).size() != 1) return kNoValue;
+    return before > program_.forward_end() ? before : kNoValue;
+  }
+  bool is_on(Value v, const StageCut& cut, int stage) const {
+    return cut.stage_of(program_.scope_of(v)) == stage;
+  }
+  // The sum over the layers of this stage.
+  Value last_on(const std::vector<Value>& sum, const StageCut& cut, int stage) const {
+    const auto found = std::ranges::find_if(sum, [&](Value v) { return is_on(v, cut, stage); });
+    return found == sum.end() ? kNoValue : *found;
+  }
+
+  const Program& program_;
+  std::vector<std::vector<Value>> readers_;
+  std::vector<std::vector<Value>> sums_;  // each as it grows, the last one first
+};
+
+// Work that several stages have: what comes first, where they read it, and its gradients.
+class SharedWork {
+ public:
+  SharedWork(const Program& program, int stages, const StageSeconds& seconds)
       : layers_(program.layers.size()) {
-    std::vector<std::vector<bool>> read_by(program.operations.size());
+    const std::vector<bool> with_terms = InputSums(program).layers();
+    std::vector<std::vector<bool>> read_by(program.operations.size(), with_terms);
     for (Value v = program.size(); v-- > 0;) {
       const Operation& op = program.at(v);
       if (op.rule->is_leaf) continue;
       const Scope& scope = program.scope_of(v);
-      for_each_read(op, [&](Value read) {
+      std::vector<bool>& own = read_by[static_cast<std::size_t>(v)];
+      if (comes_first(program, v)) {
+        own.assign(layers_, false);
+      } else if (is_of_input_backward(program, v)) {
+        own.front() = true;
+      } else {
+        own.assign(layers_, false);
+        own[scope.kind == Scope::Kind::kLayer ? static_cast<std::size_t>(scope.layer)
+                                              : layers_ - 1] = true;
+      }
+    }
+    for (Value v = program.size(); v-- > 0;) {
+      if (program.at(v).rule->is_leaf) continue;
+      const std::vector<bool>& own = read_by[static_cast<std::size_t>(v)];
+      for_each_read(program.at(v), [&](Value read) {
         if (!comes_first(program, read)) return;
         std::vector<bool>& layers = read_by[static_cast<std::size_t>(read)];
-        layers.resize(layers_);
-        if (scope.kind == Scope::Kind::kLayer) {
-          layers[static_cast<std::size_t>(scope.layer)] = true;
-        } else if (comes_first(program, v)) {
-          const std::vector<bool>& through = read_by[static_cast<std::size_t>(v)];
-          for (std::size_t l = 0; l < through.size(); ++l) layers[l] = layers[l] || through[l];
-        } else {  // backward, or behind the layers
-          layers[scope.kind == Scope::Kind::kInput ? 0 : layers_ - 1] = true;
-        }
+        for (std::size_t l = 0; l < layers_; ++l) layers[l] = layers[l] || own[l];
       });
     }
     for (Value v = 0; v < program.size(); ++v) {
-      if (!comes_first(program, v) || program.at(v).constant) continue;
+      const bool is_shared = comes_first(program, v) || is_of_input_backward(program, v);
+      if (!is_shared || program.at(v).constant) continue;
       Work& work = work_.emplace_back(Work{{}, std::vector<int>(layers_ + 1, 0)});
       for (int s = 0; s < stages; ++s) work.seconds.push_back(seconds(s, {v, Rows::kAll}));
       const std::vector<bool>& layers = read_by[static_cast<std::size_t>(v)];
       for (std::size_t l = 0; l < layers_; ++l) {
-        const bool reads = l < layers.size() && layers[l];
-        work.readers_before[l + 1] = work.readers_before[l] + (reads ? 1 : 0);
+        work.layers_before[l + 1] = work.layers_before[l] + (layers[l] ? 1 : 0);
       }
     }
   }
@@ -71,15 +173,15 @@ class FirstWork {
   double seconds_of(std::size_t stage, std::size_t from, std::size_t end) const {
     double sum = 0;
     for (const Work& work : work_) {
-      if (work.readers_before[end] > work.readers_before[from]) sum += work.seconds[stage];
+      if (work.layers_before[end] > work.layers_before[from]) sum += work.seconds[stage];
     }
     return sum;
   }
 
  private:
   struct Work {
-    std::vector<double> seconds;      // by stage
-    std::vector<int> readers_before;  // by layer: how many of the layers before it read it
+    std::vector<double> seconds;     // by stage
+    std::vector<int> layers_before;  // by layer: how many of the layers before it need it
   };
   std::size_t layers_;
   std::vector<Work> work_;
@@ -88,11 +190,15 @@ class FirstWork {
 // By value: whether the stage runs it.
 std::vector<bool> run_by(const Program& program, const StageCut& cut, int stage) {
   std::vector<bool> runs(program.operations.size(), false);
+  const bool takes_back = InputSums(program).has_terms(cut, stage);
   for (Value v = program.size(); v-- > 0;) {
     const Operation& op = program.at(v);
     if (op.rule->is_leaf) continue;
     const auto i = static_cast<std::size_t>(v);
-    if (is_everywhere(program, v) || cut.stage_of(program.scope_of(v)) == stage) runs[i] = true;
+    const bool is_own = cut.stage_of(program.scope_of(v)) == stage && !comes_first(program, v);
+    if (is_everywhere(program, v) || is_own || (takes_back && is_of_input_backward(program, v))) {
+      runs[i] = true;
+    }
     if (!runs[i]) continue;
     // Each stage that reads them computes for itself what comes before the first layer, and
     // constants.
@@ -140,8 +246,10 @@ void set_instants(const Program& program, const Crossings& crossings, int stage,
   std::vector<bool> lasts(program.operations.size(), false);
   const auto at = [](Value v) { return static_cast<std::size_t>(v); };
   // The loss is a half of its own: what it reads and writes lasts.
+  std::vector<Value> backward = result.backward;  // with that of the input
+  backward.insert(backward.end(), result.input_backward.begin(), result.input_backward.end());
   int now = 1;
-  for (const auto* half : {&result.forward, &result.loss, &result.backward}) {
+  for (const std::vector<Value>* half : {&result.forward, &result.loss, &backward}) {
     const int begin = now;
     for (const Value v : *half) {
       instants[at(v)] = now++;
@@ -157,6 +265,12 @@ void set_instants(const Program& program, const Crossings& crossings, int stage,
   for (const auto* values : {&crossings.forward, &crossings.backward}) {
     for (const Crossing& crossing : *values) {
       if (crossing.from == stage || crossing.to == stage) lasts[at(crossing.value)] = true;
+    }
+  }
+  for (const auto* fills : {&result.sums_begin, &result.sums_end}) {
+    for (const Fill& fill : *fills) {
+      lasts[at(fill.to)] = true;
+      if (fill.from != kNoValue) lasts[at(fill.from)] = true;
     }
   }
   for (const Block& block : result.schedule.prologue) {
@@ -191,7 +305,9 @@ int StageCut::stage_of(const Scope& scope) const {
   return stages() - 1;
 }
 
-StageCut cut_into_stages(const Program& training, int stages, const StageSeconds& seconds) {
+namespace {
+
+void require_stages(const Program& training, int stages) {
   const auto layers = static_cast<int>(training.layers.size());
   if (layers < stages) {
     fail_option(
@@ -200,20 +316,30 @@ StageCut cut_into_stages(const Program& training, int stages, const StageSeconds
         "1 to {} ranks",
         stages, layers, layers == 1 ? "" : "s", layers);
   }
+  for (Value v = 0; v < training.size(); ++v) require_by_rows(training, v);
+}
+
+}  // namespace
+
+StageCut given_stages(const Program& training, std::vector<int> first_layer) {
+  require_stages(training, static_cast<int>(first_layer.size()));
+  return {std::move(first_layer)};
+}
+
+StageCut cut_into_stages(const Program& training, int stages, const StageSeconds& seconds) {
+  require_stages(training, stages);
+  const auto layers = static_cast<int>(training.layers.size());
   // By stage and layer: what it would take for all layers before. The last stage also has what
-  // comes behind the layers, the first one the gradients of what comes before them.
+  // comes behind the layers.
   const auto all = static_cast<std::size_t>(layers);
   std::vector<std::vector<double>> before(static_cast<std::size_t>(stages),
                                           std::vector<double>(all + 1, 0.0));
   for (Value v = 0; v < training.size(); ++v) {
-    require_by_rows(training, v);
     const Operation& op = training.at(v);
     const Scope& scope = training.scope_of(v);
     if (op.rule->is_leaf || op.constant || is_everywhere(training, v)) continue;
-    if (comes_first(training, v)) continue;
-    const int layer = scope.kind == Scope::Kind::kLayer   ? scope.layer
-                      : scope.kind == Scope::Kind::kInput ? 0
-                                                          : layers - 1;
+    if (scope.kind == Scope::Kind::kInput) continue;
+    const int layer = scope.kind == Scope::Kind::kLayer ? scope.layer : layers - 1;
     for (int s = 0; s < stages; ++s) {
       before[static_cast<std::size_t>(s)][static_cast<std::size_t>(layer) + 1] +=
           seconds(s, {v, Rows::kAll});
@@ -222,9 +348,9 @@ StageCut cut_into_stages(const Program& training, int stages, const StageSeconds
   for (std::vector<double>& of_stage : before) {
     std::partial_sum(of_stage.begin(), of_stage.end(), of_stage.begin());
   }
-  const FirstWork first(training, stages, seconds);
+  const SharedWork shared(training, stages, seconds);
   const auto takes = [&](std::size_t stage, std::size_t from, std::size_t end) {
-    return before[stage][end] - before[stage][from] + first.seconds_of(stage, from, end);
+    return before[stage][end] - before[stage][from] + shared.seconds_of(stage, from, end);
   };
   // least[l]: the slowest of the first stages, which have the first l layers.
   std::vector<double> least(all + 1, 0.0);
@@ -276,9 +402,16 @@ Stage make_stage(const Program& training, const StageCut& cut, const Crossings& 
       result.step.push_back(v);
     } else if (scope.kind == Scope::Kind::kLoss) {
       result.loss.push_back(v);
+    } else if (is_of_input_backward(training, v)) {
+      result.input_backward.push_back(v);
     } else if (op.rows_of() != RowsOf::kHalo) {  // there are no halo rows
       (v < loss ? result.forward : result.backward).push_back(v);
     }
+  }
+  if (!result.input_backward.empty()) {
+    const InputSums sums(training);
+    result.sums_begin = sums.begins(cut, stage);
+    result.sums_end = sums.ends(cut, stage);
   }
   set_instants(training, crossings, stage, result);
   return result;
@@ -287,23 +420,24 @@ Stage make_stage(const Program& training, const StageCut& cut, const Crossings& 
 Crossings find_crossings(const Program& training, const StageCut& cut) {
   std::vector<std::vector<bool>> runs;
   for (int stage = 0; stage < cut.stages(); ++stage) runs.push_back(run_by(training, cut, stage));
-  std::vector<std::vector<Value>> readers(training.operations.size());
-  for (Value v = 0; v < training.size(); ++v) {
-    for_each_read(training.at(v),
-                  [&](Value read) { readers[static_cast<std::size_t>(read)].push_back(v); });
-  }
+  const std::vector<std::vector<Value>> readers = readers_of(training);
+  const InputSums sums(training);
   const Value loss = training.forward_end();
   Crossings crossings;
   for (Value v = 0; v < training.size(); ++v) {
     const Operation& op = training.at(v);
     if (op.rule->is_leaf || !op.has_rows() || is_everywhere(training, v)) continue;
+    if (is_of_input_backward(training, v) || sums.is_partial(v)) continue;
     const int from = cut.stage_of(training.scope_of(v));
     for (int to = 0; to < cut.stages(); ++to) {
       const auto t = static_cast<std::size_t>(to);
       if (runs[t][static_cast<std::size_t>(v)]) continue;
-      const bool reads = std::ranges::any_of(
-          readers[static_cast<std::size_t>(v)],
-          [&](Value reader) { return runs[t][static_cast<std::size_t>(reader)]; });
+      const bool reads =
+          std::ranges::any_of(readers[static_cast<std::size_t>(v)], [&](Value reader) {
+            // Each stage has sums of its own for these.
+            const bool has_own = v > loss && is_of_input_backward(training, reader);
+            return !has_own && runs[t][static_cast<std::size_t>(reader)];
+          });
       if (!reads) continue;
       const bool forward = v < loss;
       ATOLL_ASSERT(forward ? from < to : from > to, "stage {} sends {} to {}", from,

@@ -27,7 +27,9 @@ using StageSeconds = std::function<double(int stage, const Call& call)>;
 // Throws Error{kOption} naming --stages if there are fewer layers than stages, or if an operation
 // of a layer needs all rows at once, or all ranks.
 StageCut cut_into_stages(const Program& training, int stages, const StageSeconds& seconds);
-// The same where all ranks are equally fast, by counted work.
+// One that was made elsewhere. Throws as that does.
+StageCut given_stages(const Program& training, std::vector<int> first_layer);
+// The same as the first where all ranks are equally fast, by counted work.
 StageCut cut_into_stages(const Program& training, const RankShape& shape, DType dtype, int stages);
 
 // A value that one stage computes and another one reads. Both have it in a place of its own.
@@ -38,18 +40,29 @@ struct Crossing {
   bool operator==(const Crossing&) const = default;
 };
 
+// Sets rows of a value to those of another one, or to zeros.
+struct Fill {
+  Value from = kNoValue;  // kNoValue: zeros
+  Value to = kNoValue;
+  bool operator==(const Fill&) const = default;
+};
+
 // The operations of a training program that one rank runs, for each chunk in this order.
 struct Stage {
   // Places alone: instants of what the stage computes or is sent, and the prologue.
   Schedule schedule;
   std::vector<Value> forward;
-  std::vector<Value> loss;  // once, on all rows
-  std::vector<Value> backward;
+  std::vector<Value> loss;       // once, on all rows
+  std::vector<Fill> sums_begin;  // of gradients of the input, of its own layers alone
+  std::vector<Value> backward;   // of its layers
+  std::vector<Fill> sums_end;
+  std::vector<Value> input_backward;
   std::vector<Value> step;  // once
 };
 
 // All that stages send, in the order of the values, so that both ends find the same order. What
-// comes before the first layer is not sent: every stage that reads it computes it.
+// comes before the first layer is not sent: every stage that reads it computes it, and where its
+// gradient is a sum over layers, also the gradients of its parameters, from its own terms.
 struct Crossings {
   std::vector<Crossing> forward;
   std::vector<Crossing> backward;

@@ -150,16 +150,24 @@ void check_blocks(const TrainOptions& options) {
 void check_stages(const TrainOptions& options) {
   const StageOptions& stages = options.stages;
   if (!stages.any()) {
-    if (stages.by_plan) return;
-    if (stages.stale)
-      fail_option("--stale on: found without --stages; allowed with --stages 1 or more");
+    if (stages.by_plan && stages.stale) return;
+    if (stages.stale) {
+      fail_option(
+          "--stale on: found without --stages; allowed with --stages 1 or more, with --plan, and "
+          "in "
+          "atoll plan");
+    }
     if (stages.chunks != StageOptions().chunks) {
-      fail_option("--chunks {}: found without --stages; allowed with --stages 1 or more",
-                  stages.chunks);
+      fail_option(
+          "--chunks {}: found without --stages; allowed with --stages 1 or more, and in atoll "
+          "plan with --stale on",
+          stages.chunks);
     }
     if (stages.stale_from != StageOptions().stale_from) {
-      fail_option("--stale-from {}: found without --stages; allowed with --stages 1 or more",
-                  stages.stale_from);
+      fail_option(
+          "--stale-from {}: found without --stages; allowed with --stages 1 or more, and in "
+          "atoll plan with --stale on",
+          stages.stale_from);
     }
     return;
   }

@@ -28,7 +28,7 @@ struct StageOptions {
   // their own: each layer is computed for all nodes before the next one.
   int stale_from = 6;
   // By stage, as a plan has it; empty: by counted work.
-  std::vector<int> first_layer;
+  std::vector<int> first_layer = {};
   // A plan says whether there are stages, and all of the above but `stale`.
   bool by_plan = false;
 

@@ -1,6 +1,7 @@
 #include "engine/training/stage_training.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "engine/comm/max_over_ranks.hpp"
@@ -52,7 +53,7 @@ StageTraining::StageTraining(const TrainOptions& options, const ModelConfig& mod
       shape_(shape_of(data.graph())),
       cut_(options.stages.first_layer.empty()
                ? cut_into_stages(program_, shape_, model.dtype, rank.transport.size())
-               : StageCut{options.stages.first_layer}),
+               : given_stages(program_, options.stages.first_layer)),
       crossings_(find_crossings(program_, cut_)),
       stage_(make_stage(program_, cut_, crossings_, rank.transport.rank())),
       network_(whole, program_, stage_.schedule, ends_, rank_),
@@ -61,18 +62,39 @@ StageTraining::StageTraining(const TrainOptions& options, const ModelConfig& mod
       state_(rank.backend, 1) {
   network_.reserve(shape_.rows);
   connect(options, model);
-  for (std::size_t chunk = 0; chunk < ends_.size(); ++chunk) {
-    const Rows rows = Rows::marginal_group(static_cast<int>(chunk));
-    forward_.blocks.push_back(blocks_of(stage_.forward, rows));
-    backward_.blocks.push_back(blocks_of(stage_.backward, rows));
-    forward_.order.push_back(chunk);
-  }
+  add_part(forward_, {}, stage_.forward);
+  add_part(backward_, stage_.sums_begin, stage_.backward);
+  add_part(backward_, stage_.sums_end, stage_.input_backward);
+  for (std::size_t chunk = 0; chunk < ends_.size(); ++chunk) forward_.order.push_back(chunk);
   // Rows that a chunk has read of this epoch get their gradients of this epoch, too.
   backward_.order.assign(forward_.order.rbegin(), forward_.order.rend());
-  forward_.whole = blocks_of(stage_.forward, Rows::kAll);
-  backward_.whole = blocks_of(stage_.backward, Rows::kAll);
   loss_blocks_ = blocks_of(stage_.loss, Rows::kAll);
   step_blocks_ = blocks_of(stage_.step, Rows::kAll);
+}
+
+void StageTraining::add_part(Half& half, const std::vector<Fill>& before,
+                             const std::vector<Value>& values) {
+  Half::Part part{.before = before, .chunks = {}, .whole = blocks_of(values, Rows::kAll)};
+  for (std::size_t chunk = 0; chunk < ends_.size(); ++chunk) {
+    part.chunks.push_back(blocks_of(values, Rows::marginal_group(static_cast<int>(chunk))));
+  }
+  half.parts.push_back(std::move(part));
+}
+
+// Stages are on CPUs, and their queues have run what was given to them.
+void StageTraining::fill(const std::vector<Fill>& fills, RowRange rows) {
+  for (const Fill& fill : fills) {
+    const MatrixView to = network_.rows_of(fill.to, rows);
+    const auto bytes = static_cast<std::size_t>(to.rows * to.stride * bytes_of(to.dtype));
+    if (fill.from == kNoValue) {
+      std::memset(to.data, 0, bytes);
+      continue;
+    }
+    const MatrixView from = network_.rows_of(fill.from, rows);
+    ATOLL_ASSERT(from.stride == to.stride && from.dtype == to.dtype, "values {} and {}", fill.from,
+                 fill.to);
+    if (from.data != to.data) std::memcpy(to.data, from.data, bytes);
+  }
 }
 
 void StageTraining::connect(const TrainOptions& options, const ModelConfig& model) {
@@ -182,7 +204,7 @@ std::int64_t StageTraining::sent_bytes() const {
 void StageTraining::allocate() { network_.allocate(); }
 
 void StageTraining::take(Half& half, std::size_t chunk) {
-  const RowRange rows{chunk == 0 ? 0 : ends_[chunk - 1], ends_[chunk]};
+  const RowRange rows = rows_of(chunk);
   for (Flow& flow : half.arriving) {
     for (std::size_t i = 0; i < flow.values.size(); ++i) {
       flow.rows->take(i, chunk, network_.rows_of(flow.values[i], rows));
@@ -206,12 +228,18 @@ void StageTraining::run(Half& half, bool in_chunks, const Round& round) {
   if (in_chunks) {
     for (const std::size_t chunk : half.order) {
       take(half, chunk);
-      network_.run_stage(half.blocks[chunk], round, nullptr, nullptr);
+      for (const Half::Part& part : half.parts) {
+        fill(part.before, rows_of(chunk));
+        network_.run_stage(part.chunks[chunk], round, nullptr, nullptr);
+      }
       send(half, chunk, round);
     }
   } else {
     for (const std::size_t chunk : half.order) take(half, chunk);
-    network_.run_stage(half.whole, round, nullptr, nullptr);
+    for (const Half::Part& part : half.parts) {
+      fill(part.before, {0, shape_.rows.inner});
+      network_.run_stage(part.whole, round, nullptr, nullptr);
+    }
     for (const std::size_t chunk : half.order) send(half, chunk, round);
   }
   for (Flow& flow : half.leaving) flow.rows->finish();

@@ -49,14 +49,24 @@ class StageTraining {
   struct Half {
     std::vector<Flow> arriving;
     std::vector<Flow> leaving;
-    std::vector<std::vector<Block>> blocks;  // by chunk
-    std::vector<Block> whole;                // the same on all rows
-    std::vector<std::size_t> order;          // of chunks
+    // Operations one after another, on a chunk or on all rows.
+    struct Part {
+      std::vector<Fill> before;
+      std::vector<std::vector<Block>> chunks;
+      std::vector<Block> whole;
+    };
+    std::vector<Part> parts;
+    std::vector<std::size_t> order;  // of chunks
   };
 
   void connect(const TrainOptions& options, const ModelConfig& model);
   // Calls on rows, with the spans that they would have in an epoch on the whole graph.
   std::vector<Block> blocks_of(const std::vector<Value>& values, Rows rows) const;
+  void add_part(Half& half, const std::vector<Fill>& before, const std::vector<Value>& values);
+  void fill(const std::vector<Fill>& fills, RowRange rows);
+  RowRange rows_of(std::size_t chunk) const {
+    return {chunk == 0 ? 0 : ends_[chunk - 1], ends_[chunk]};
+  }
   void run(Half& half, bool in_chunks, const Round& round);
   void take(Half& half, std::size_t chunk);
   void send(Half& half, std::size_t chunk, const Round& round);

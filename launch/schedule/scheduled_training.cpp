@@ -51,6 +51,7 @@ void require_undecided(const ListedJob& job, const std::string& place) {
 std::string doubt_about(const TrainOptions& options, const std::string& place) {
   std::vector<std::string> found = options_beside_plans(options);
   if (options.blocks.deals()) found.insert(found.begin(), options.blocks.option());
+  if (options.stages.any()) found.insert(found.begin(), options.stages.option());
   if (found.empty()) return "";
   return fmt::format(
       "{}: {} found, but a schedule simulates epochs on the whole graph with the messages of "

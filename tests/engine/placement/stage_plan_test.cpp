@@ -77,31 +77,31 @@ TEST_F(StagePlanTest, ASlowRankHasFewerLayers) {
 TEST_F(StagePlanTest, ChunksFillThePipelineOnce) {
   // On one rank everything comes one after the other; on four equal ones K + S - 1 turns, each a
   // chunk of a stage, are what K S turns were.
-  const double alone = plan_on(fast_network(1), 1).seconds();
-  const double taking_turns = plan_on(fast_network(4), 1).seconds();
-  EXPECT_THAT(plan_on(fast_network(1), 16).seconds(), DoubleNear(alone, 1e-9 * alone));
+  const double alone = plan_on(fast_network(1), 1).cost().seconds;
+  const double taking_turns = plan_on(fast_network(4), 1).cost().seconds;
+  EXPECT_THAT(plan_on(fast_network(1), 16).cost().seconds, DoubleNear(alone, 1e-9 * alone));
   // The input's product is on all stages.
   EXPECT_GT(taking_turns, alone);
   const StagePlan flowing = plan_on(fast_network(4), 16);
   const double slowest = std::ranges::max(computing_seconds(flowing.epoch.tasks));
-  EXPECT_GT(flowing.seconds(), slowest);
-  EXPECT_LT(flowing.seconds(), slowest * (16 + 3) / 16 * 1.0001);
+  EXPECT_GT(flowing.cost().seconds, slowest);
+  EXPECT_LT(flowing.cost().seconds, slowest * (16 + 3) / 16 * 1.0001);
   EXPECT_THAT(work(flowing), DoubleNear(taking_turns, 1e-6 * taking_turns));
 }
 
 TEST_F(StagePlanTest, ASlowNetworkTakesAsLongAsTheBytesOfAStage) {
-  // 1e6 bytes a second: a matrix forward, and back one and the gradient of the first rows.
+  // 1e6 bytes a second: a matrix forward, and one back.
   Topology topology = small_topology(4, 1, 1e6);
   for (Device& device : topology.devices) device.memory_bytes = 1e12;
   const StagePlan exact = plan_on(topology, 32);
   const double matrix_s = 4.0 * kNodes * kHidden / 1e6;
   // Forward before backward; the first and the last chunk wait for others.
-  EXPECT_GT(exact.seconds(), 3 * matrix_s);
-  EXPECT_LT(exact.seconds(), 3 * matrix_s * 1.3);
-  EXPECT_NEAR(packet_sums(exact.epoch.tasks).bytes, 9 * 1e6 * matrix_s, 1);
+  EXPECT_GT(exact.cost().seconds, 2 * matrix_s);
+  EXPECT_LT(exact.cost().seconds, 2 * matrix_s * 1.3);
+  EXPECT_NEAR(packet_sums(exact.epoch.tasks).bytes, 6 * 1e6 * matrix_s, 1);
   const StagePlan few = plan_on(topology, 32, {32, 4, 8});
   EXPECT_EQ(few.layers.front().bits, 4);
-  EXPECT_LT(few.seconds(), exact.seconds() / 4);
+  EXPECT_LT(few.cost().seconds, exact.cost().seconds / 4);
 }
 
 TEST_F(StagePlanTest, TheModelMustAllowThem) {
@@ -112,6 +112,19 @@ TEST_F(StagePlanTest, TheModelMustAllowThem) {
   model_.norm = Norm::kLayer;
   EXPECT_THAT(thrown_error([&] { plan_on(fast_network(9), 8); }).what(),
               HasSubstr("9 ranks, and the model has 8 layers"));
+}
+
+TEST_F(StagePlanTest, AreForCpusAndForFewEnoughMatrices) {
+  Topology topology = fast_network(4);
+  topology.devices[1].kind = "cuda";
+  EXPECT_THAT(thrown_error([&] { plan_on(topology, 8); }).what(),
+              HasSubstr("rank 1 of the topology has kind cuda"));
+  model_.jump = Jump::kConcatenate;
+  model_.layers = 16;
+  EXPECT_THAT(
+      thrown_error([&] { plan_on(fast_network(2), 64); }).what(),
+      HasSubstr(
+          "--chunks 64: 5 matrices of values go from one stage to another; allowed are 1 to 51"));
 }
 
 TEST_F(StagePlanTest, RanksNeedMemoryForAllNodes) {
@@ -145,7 +158,6 @@ class StageChoiceTest : public StagePlanTest {
                        .chunks = 32,
                        .stale_from = 6,
                        .widths = 1,
-                       .search_s = 0.25,
                        .is_fixed = is_fixed};
     return best_plan(plans, topology, {.search = "none"}, {}, stages);
   }
@@ -161,10 +173,8 @@ TEST_F(StageChoiceTest, StagesAreChosenWhereTheCutIsBad) {
   EXPECT_EQ(bad.plan.stages->stale_from, 6);
   EXPECT_EQ(bad.plan.group_ranks, 4);
   EXPECT_LT(1.1 * bad.plan.predicted_ms, bad.plan.default_ms);
-  EXPECT_EQ(bad.epoch.tasks.ranks(), 4);
   const Json& stages = bad.plan.search.at("groups").back();
   EXPECT_EQ(stages.at("ms"), bad.plan.predicted_ms);
-  EXPECT_EQ(stages.at("search_ms"), 250);
   const std::string text = to_text(bad.plan);
   EXPECT_THAT(text, HasSubstr("stage 1            layers 2 to 3"));
   EXPECT_THAT(text, HasSubstr("in stages"));

@@ -69,12 +69,12 @@ TEST(Crossings, OfAChainAreOneMatrixEachWay) {
   EXPECT_EQ(counts_of(crossings.backward), (Counts{{{1, 0}, 1}, {{2, 1}, 1}}));
 }
 
-// Its layers read the first row, which each stage computes for itself; the gradient is one more.
+// Its layers read the first row, which each stage computes for itself, and its gradient, too.
 TEST(Crossings, OfGcniiLeaveOutTheInput) {
   const Program program = program_in_stages("gcnii", 4);
   const Crossings crossings = find_crossings(program, {{0, 2}});
   EXPECT_EQ(counts_of(crossings.forward), (Counts{{{0, 1}, 1}}));
-  EXPECT_EQ(counts_of(crossings.backward), (Counts{{{1, 0}, 2}}));
+  EXPECT_EQ(counts_of(crossings.backward), (Counts{{{1, 0}, 1}}));
 }
 
 TEST(Crossings, GoPastStagesThatReadNothingOfThem) {
@@ -91,7 +91,7 @@ TEST(Stage, RunsEveryOperationOnOneStageButTheInputAndTheStep) {
   std::map<Value, int> runs;
   for (int stage = 0; stage < 3; ++stage) {
     const Stage of = make_stage(program, cut, find_crossings(program, cut), stage);
-    for (const auto* half : {&of.forward, &of.loss, &of.backward, &of.step}) {
+    for (const auto* half : {&of.forward, &of.loss, &of.backward, &of.input_backward, &of.step}) {
       for (const Value v : *half) ++runs[v];
     }
   }
@@ -100,8 +100,7 @@ TEST(Stage, RunsEveryOperationOnOneStageButTheInputAndTheStep) {
     if (op.rule->is_leaf || op.constant) continue;
     const Scope& scope = program.scope_of(v);
     const bool may_repeat =
-        scope.kind == Scope::Kind::kStep || !op.has_rows() ||
-        (scope.kind == Scope::Kind::kInput && scope.direction == Direction::kForward);
+        scope.kind == Scope::Kind::kStep || !op.has_rows() || scope.kind == Scope::Kind::kInput;
     EXPECT_GE(runs[v], 1) << to_string(program, v);
     if (!may_repeat) EXPECT_EQ(runs[v], 1) << to_string(program, v);
   }
