@@ -47,8 +47,9 @@ ChunkStream::ChunkStream(const Rank& rank, const ExchangeOptions& options, Direc
 
 void ChunkStream::require_channels(std::size_t matrices, std::size_t chunks) {
   if (matrices * chunks <= static_cast<std::size_t>(kMostChannels)) return;
-  fail_option("--chunks {}: {} matrices of values go from one stage to another; allowed are 1 to {}",
-              chunks, matrices, static_cast<std::size_t>(kMostChannels) / matrices);
+  fail_option(
+      "--chunks {}: {} matrices of values go from one stage to another; allowed are 1 to {}",
+      chunks, matrices, static_cast<std::size_t>(kMostChannels) / matrices);
 }
 
 std::int64_t ChunkStream::buffer_bytes() const {

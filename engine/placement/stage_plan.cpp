@@ -21,6 +21,7 @@ RankShape uncut_shape(const PartitionQuality& uncut) {
 struct Half {
   Direction direction = Direction::kForward;
   std::vector<double> seconds;  // by rank: what it computes, all chunks
+  std::vector<double> later;    // the same when a chunk has been sent
   std::vector<Crossing> crossings;
 };
 
@@ -57,8 +58,9 @@ class StagePlanner {
     for (int rank = 0; rank < ranks(); ++rank) {
       stages_.push_back(make_stage(program_, cut_, crossings, rank));
       forward_.seconds.push_back(seconds_of(rank, stages_.back().forward));
-      backward_.seconds.push_back(seconds_of(rank, stages_.back().backward) +
-                                  seconds_of(rank, stages_.back().input_backward));
+      forward_.later.push_back(0);
+      backward_.seconds.push_back(seconds_of(rank, stages_.back().backward));
+      backward_.later.push_back(seconds_of(rank, stages_.back().input_backward));
     }
   }
 
@@ -170,6 +172,8 @@ class StagePlanner {
                                        .rows = rows() / chunks},
                                       std::span(&*packed, 1)));
         }
+        const double later_s = half.later[static_cast<std::size_t>(rank)] / chunks;
+        if (later_s > 0) compute(graph, rank, "chunk", later_s, {}, half.direction, layer);
       }
     }
   }

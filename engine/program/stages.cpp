@@ -49,12 +49,18 @@ class InputSums {
       if (takes_back(v) || !program.at(v).has_rows() || std::ranges::none_of(readers, takes_back)) {
         continue;
       }
+      if (!std::ranges::all_of(readers, takes_back)) {
+        // A layer needs it, too, of all stages: then the first stage has the input alone.
+        sums_.clear();
+        return;
+      }
       std::vector<Value>& sum = sums_.emplace_back(1, v);
-      if (!std::ranges::all_of(readers, takes_back)) continue;
       for (Value term = before(v); term != kNoValue; term = before(term)) sum.push_back(term);
     }
   }
 
+  // No: the first stage alone takes gradients back to the input.
+  bool any() const { return !sums_.empty(); }
   // By layer: whether it has terms.
   std::vector<bool> layers() const {
     std::vector<bool> layers(program_.layers.size(), false);
@@ -109,7 +115,10 @@ class InputSums {
         op.as<Combination>().first_factor == 1) {
       before = op.inputs[0];
     }
-    if (before == kNoValue || read_by(before).size() != 1) return kNoValue;
+    // Once, and nobody else.
+    const auto reads =
+        std::ranges::count(op.inputs, before) + (op.decided.added_to == before ? 1 : 0);
+    if (before == kNoValue || reads != 1 || read_by(before).size() != 1) return kNoValue;
     return before > program_.forward_end() ? before : kNoValue;
   }
   bool is_on(Value v, const StageCut& cut, int stage) const {
@@ -283,6 +292,27 @@ void set_instants(const Program& program, const Crossings& crossings, int stage,
   }
 }
 
+// Nothing else may read what fills write, or get it from another stage.
+void require_own_fills(const Program& program, const Crossings& crossings, int stage,
+                       const Stage& of) {
+  const std::vector<std::vector<Value>> readers = readers_of(program);
+  for (const auto* fills : {&of.sums_begin, &of.sums_end}) {
+    for (const Fill& fill : *fills) {
+      const bool ends = fills == &of.sums_end;
+      for (const Value v : of.backward) {
+        const auto& read_by = readers[static_cast<std::size_t>(fill.to)];
+        const bool reads = std::ranges::find(read_by, v) != read_by.end();
+        ATOLL_ASSERT(!reads || (!ends && read_by.size() == 1), "stage {}: {} reads {}", stage,
+                     to_string(program, v), fill.to);
+      }
+      for (const Crossing& crossing : crossings.backward) {
+        ATOLL_ASSERT(crossing.value != fill.to || (crossing.from != stage && crossing.to != stage),
+                     "stage {} gets or sends {}", stage, fill.to);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int StageCut::stage_of(int layer) const {
@@ -413,6 +443,7 @@ Stage make_stage(const Program& training, const StageCut& cut, const Crossings& 
     result.sums_begin = sums.begins(cut, stage);
     result.sums_end = sums.ends(cut, stage);
   }
+  require_own_fills(training, crossings, stage, result);
   set_instants(training, crossings, stage, result);
   return result;
 }
@@ -435,7 +466,7 @@ Crossings find_crossings(const Program& training, const StageCut& cut) {
       const bool reads =
           std::ranges::any_of(readers[static_cast<std::size_t>(v)], [&](Value reader) {
             // Each stage has sums of its own for these.
-            const bool has_own = v > loss && is_of_input_backward(training, reader);
+            const bool has_own = sums.any() && v > loss && is_of_input_backward(training, reader);
             return !has_own && runs[t][static_cast<std::size_t>(reader)];
           });
       if (!reads) continue;

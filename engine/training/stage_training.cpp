@@ -231,8 +231,9 @@ void StageTraining::run(Half& half, bool in_chunks, const Round& round) {
       for (const Half::Part& part : half.parts) {
         fill(part.before, rows_of(chunk));
         network_.run_stage(part.chunks[chunk], round, nullptr, nullptr);
+        // Other stages wait for what the first part makes.
+        if (&part == &half.parts.front()) send(half, chunk, round);
       }
-      send(half, chunk, round);
     }
   } else {
     for (const std::size_t chunk : half.order) take(half, chunk);

@@ -49,7 +49,7 @@ class StageTraining {
   struct Half {
     std::vector<Flow> arriving;
     std::vector<Flow> leaving;
-    // Operations one after another, on a chunk or on all rows.
+    // Operations one after another, on a chunk or on all rows. All that leaves is of the first one.
     struct Part {
       std::vector<Fill> before;
       std::vector<std::vector<Block>> chunks;

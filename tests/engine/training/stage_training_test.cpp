@@ -102,6 +102,49 @@ TEST(StageRuns, SendValuesPastStagesThatDoNotReadThem) {
   }
 }
 
+// Gradients of the input: sums that are added to in place, sums of one term, and one that a layer
+// reads, too.
+TEST(StageRuns, TakeGradientsOfTheInputBack) {
+  struct Case {
+    std::string model;
+    Skip skip;
+    int layers;
+    double dropout;
+    double input_dropout;
+    NormPlace place;
+  };
+  const TempDir dir;
+  const std::filesystem::path dataset = make_sbm(dir, true);
+  for (const Case& c : {Case{"gcnii", Skip::kNone, 5, 0, 0, NormPlace::kAfter},
+                        Case{"sage", Skip::kLinear, 5, 0.2, 0, NormPlace::kAfter},
+                        Case{"gcn", Skip::kIdentity, 5, 0.2, 0.2, NormPlace::kAfter},
+                        Case{"gcn", Skip::kIdentity, 5, 0, 0, NormPlace::kBefore},
+                        Case{"gcn", Skip::kIdentity, 2, 0.5, 0.2, NormPlace::kBefore}}) {
+    SCOPED_TRACE(fmt::format("{}, {} layers, dropout {}", c.model, c.layers, c.dropout));
+    TrainOptions options = stage_options(c.model, 1);
+    options.model.layers = c.layers;
+    options.model.dropout = c.dropout;
+    options.model.input_dropout = c.input_dropout;
+    options.model.norm_place = c.place;
+    if (c.skip != Skip::kNone) {
+      options.model.skip = c.skip;
+      options.model.skip_from = SkipFrom::kFirst;
+      if (c.layers == 2) options.model.head = HeadChoice::kNone;
+      options.model.input_layer = InputLayerChoice::kActivated;
+    }
+    const int epochs = kWholeEpochs + 4;
+    const RunResult one = run_epochs(dataset, 1, options, 1, epochs);
+    for (const int stages : {2, 4}) {
+      if (stages > c.layers) continue;
+      options.stages.count.number = stages;
+      const RunResult several = run_epochs(dataset, stages, options, 1, epochs);
+      for (std::size_t i = 0; i < one.losses.size(); ++i) {
+        EXPECT_NEAR(several.losses[i], one.losses[i], kAfterFewSteps * one.losses[i]) << i;
+      }
+    }
+  }
+}
+
 TEST(StageRuns, StayNearWithRoundedRows) {
   const TempDir dir;
   const std::filesystem::path dataset = make_sbm(dir, true);
